@@ -1,0 +1,34 @@
+# Everything a fresh machine needs: `make demo`, `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: demo test lint bench clean
+
+.venv/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install -q -c constraints.txt -e '.[dev]'
+	touch $@
+
+# A separate environment, because lightly brings pytorch-lightning, hydra and torchvision with it.
+.venv-bench/installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-bench
+	.venv-bench/bin/pip install -q -c constraints.txt lightly==1.6.0 -e .
+	touch $@
+
+demo: .venv/installed
+	$(BIN)/python examples/digits.py --out runs/demo
+
+test: .venv/installed
+	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+lint: .venv/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports --no-cache
+
+bench: .venv-bench/installed
+	.venv-bench/bin/python -m benchmarks
+
+clean:
+	rm -rf .venv .venv-bench runs .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,1 @@
+"""Regularize what a network represents."""

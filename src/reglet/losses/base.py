@@ -1,0 +1,104 @@
+"""What every view loss does before its maths: views in any of the usual forms -> one checked float32 (v, n, d) tensor."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reglet.dist import gather
+from reglet.types import Scalar, Terms, total
+
+Views = Tensor | Sequence[Tensor]
+
+
+class OnViews(nn.Module, ABC):
+    """A loss on the embeddings of several views.  Calling it gives the scalar, `.terms` its weighted parts by name.
+
+    Views come as `loss(z0, z1)`, as `loss(views)` with a (v, n, d) tensor or a list of (n, d) tensors, or as
+    `loss(global_views=..., local_views=...)`; without local views, all views are global.
+
+    gather: the loss of the whole batch over all ranks; its value and, under DDP's averaging, its parameter gradient
+        equal those of one process.  Otherwise each rank has the loss of its own samples.
+    check_finite: raise, naming the view, when an embedding is NaN or infinite.  Costs a device synchronisation.
+    """
+
+    least_views: ClassVar[int] = 2
+    least_samples: ClassVar[int] = 2
+    least_features: ClassVar[int] = 1
+
+    def __init__(self, *, gather: bool = False, check_finite: bool = False) -> None:
+        super().__init__()
+        self.gather, self.check_finite = gather, check_finite
+
+    def forward(self, *views: Views, global_views: Views | None = None, local_views: Views | None = None) -> Scalar:
+        return total(self.terms(*views, global_views=global_views, local_views=local_views))
+
+    def terms(self, *views: Views, global_views: Views | None = None, local_views: Views | None = None) -> Terms:
+        z, n_global = self._collect(views, global_views, local_views)
+        with torch.autocast(z.device.type, enabled=False):  # statistics of a batch want float32
+            z = z.float() if z.dtype in (torch.float16, torch.bfloat16) else z
+            return self.compute(gather(z, dim=1) if self.gather else z, n_global)
+
+    @abstractmethod
+    def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
+        """The maths.  The first `n_global` views are global, the others local."""
+
+    def _collect(
+        self, views: tuple[Views, ...], global_views: Views | None, local_views: Views | None
+    ) -> tuple[Tensor, int]:
+        name = type(self).__name__
+        if bool(views) == (global_views is not None) or (local_views is not None and global_views is None):
+            raise TypeError(f"{name} takes views by position, or global_views= with or without local_views=")
+        if global_views is None:
+            global_views = views[0] if len(views) == 1 else views  # type: ignore[assignment]  # all are tensors then
+        z = stacked(name, global_views)
+        n_global = len(z)
+        if local_views is not None:
+            local = stacked(name, local_views)
+            if local.shape[1:] != z.shape[1:]:
+                raise ValueError(
+                    f"{name}: global and local views must agree in (n, d), got {tuple(z.shape)} and {tuple(local.shape)}"
+                )
+            z = torch.cat([z, local])
+        v, n, d = z.shape
+        if v < self.least_views or n < self.least_samples or d < self.least_features:
+            least = (self.least_views, self.least_samples, self.least_features)
+            raise ValueError(f"{name} needs (views, samples, features) of at least {least}, got {(v, n, d)}")
+        if self.check_finite:
+            require_finite(z)
+        return z, n_global
+
+
+def stacked(name: str, views: Views) -> Tensor:
+    """(v, n, d), (n, d) or a sequence of (n, d) -> (v, n, d)."""
+    every = [views] if isinstance(views, Tensor) else list(views)
+    for i, z in enumerate(every):
+        if not isinstance(z, Tensor) or z.ndim not in ((2, 3) if isinstance(views, Tensor) else (2,)):
+            got = f"shape {tuple(z.shape)}" if isinstance(z, Tensor) else type(z).__name__
+            raise ValueError(f"{name} takes views of shape (n, d), or one tensor (v, n, d); got {got}")
+        if not z.is_floating_point():
+            raise TypeError(f"{name} takes floating-point embeddings, view {i} is {z.dtype}")
+        if z.shape != every[0].shape:
+            raise ValueError(f"{name}: view 0 has shape {tuple(every[0].shape)} and view {i} {tuple(z.shape)}")
+    if not every or every[0].numel() == 0:
+        raise ValueError(f"{name} got an empty tensor or no views at all")
+    return every[0] if every[0].ndim == 3 else torch.stack(every)
+
+
+def require_finite(z: Float[Tensor, "v n d"]) -> None:
+    bad = ~torch.isfinite(z)
+    if not bool(bad.any()):
+        return
+    view, sample, feature = bad.nonzero()[0].tolist()
+    raise FloatingPointError(
+        f"view {view} has {int(bad[view].sum())} non-finite of {bad[view].numel()} values, "
+        f"the first at sample {sample}, feature {feature}: {z[view, sample, feature].item()}"
+    )
+
+
+def pairs(v: int, n_global: int) -> Iterator[tuple[int, int]]:
+    """The pairs of views that are compared: all that contain a global view, each once."""
+    return ((i, j) for i in range(n_global) for j in range(i + 1, v))
