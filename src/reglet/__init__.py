@@ -1,1 +1,15 @@
-"""Regularize what a network represents."""
+"""Regularize what a network represents.
+
+losses   on the embeddings of views: VISReg, SIGReg, SWD, VICReg, Barlow Twins, NT-Xent, SMI
+"""
+
+from reglet.losses import SWD as SWD
+from reglet.losses import BarlowTwinsLoss as BarlowTwinsLoss
+from reglet.losses import LeJEPALoss as LeJEPALoss
+from reglet.losses import NTXentLoss as NTXentLoss
+from reglet.losses import SIGReg as SIGReg
+from reglet.losses import SMILoss as SMILoss
+from reglet.losses import SWDLoss as SWDLoss
+from reglet.losses import VICRegLoss as VICRegLoss
+from reglet.losses import VISReg as VISReg
+from reglet.losses import VISRegLoss as VISRegLoss

@@ -45,7 +45,9 @@ def _sizes(x: Tensor) -> list[int]:
     """Rows on each rank.  Refuses, on every rank alike, tensors that could not be concatenated."""
     codes = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
     if x.ndim > 6 or x.dtype not in codes:
-        raise ValueError(f"gather takes floating-point tensors of up to 6 axes, got {x.dtype} with shape {tuple(x.shape)}")
+        raise ValueError(
+            f"gather takes floating-point tensors of up to 6 axes, got {x.dtype} with shape {tuple(x.shape)}"
+        )
     mine = torch.zeros(9, dtype=torch.int64, device=x.device)
     header = [codes[x.dtype], x.ndim, *x.shape]
     mine[: len(header)] = torch.tensor(header)

@@ -1,4 +1,4 @@
-"""What every view loss does before its maths: views in any of the usual forms -> one checked float32 (v, n, d) tensor."""
+"""What every view loss does before its maths: views in any usual form -> one checked float32 (v, n, d) tensor."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
@@ -52,15 +52,13 @@ class OnViews(nn.Module, ABC):
         name = type(self).__name__
         if bool(views) == (global_views is not None) or (local_views is not None and global_views is None):
             raise TypeError(f"{name} takes views by position, or global_views= with or without local_views=")
-        if global_views is None:
-            global_views = views[0] if len(views) == 1 else views  # type: ignore[assignment]  # all are tensors then
-        z = stacked(name, global_views)
+        z = stacked(name, *(views if global_views is None else (global_views,)))
         n_global = len(z)
         if local_views is not None:
             local = stacked(name, local_views)
             if local.shape[1:] != z.shape[1:]:
                 raise ValueError(
-                    f"{name}: global and local views must agree in (n, d), got {tuple(z.shape)} and {tuple(local.shape)}"
+                    f"{name}: global and local views differ in (n, d): {tuple(z.shape)} and {tuple(local.shape)}"
                 )
             z = torch.cat([z, local])
         v, n, d = z.shape
@@ -72,15 +70,18 @@ class OnViews(nn.Module, ABC):
         return z, n_global
 
 
-def stacked(name: str, views: Views) -> Tensor:
-    """(v, n, d), (n, d) or a sequence of (n, d) -> (v, n, d)."""
-    every = [views] if isinstance(views, Tensor) else list(views)
-    for i, z in enumerate(every):
-        if not isinstance(z, Tensor) or z.ndim not in ((2, 3) if isinstance(views, Tensor) else (2,)):
+def stacked(name: str, *views: Views) -> Tensor:
+    """(n, d) tensors one by one or in a sequence, or one tensor (v, n, d) -> (v, n, d)."""
+    given = views[0] if len(views) == 1 and not isinstance(views[0], Tensor) else views
+    allowed = (2, 3) if len(given) == 1 else (2,)
+    every: list[Tensor] = []
+    for i, z in enumerate(given):
+        if not isinstance(z, Tensor) or z.ndim not in allowed:
             got = f"shape {tuple(z.shape)}" if isinstance(z, Tensor) else type(z).__name__
             raise ValueError(f"{name} takes views of shape (n, d), or one tensor (v, n, d); got {got}")
         if not z.is_floating_point():
             raise TypeError(f"{name} takes floating-point embeddings, view {i} is {z.dtype}")
+        every.append(z)
         if z.shape != every[0].shape:
             raise ValueError(f"{name}: view 0 has shape {tuple(every[0].shape)} and view {i} {tuple(z.shape)}")
     if not every or every[0].numel() == 0:

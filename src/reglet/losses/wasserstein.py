@@ -1,0 +1,61 @@
+"""The squared 2-Wasserstein distance in one dimension, between n samples and the standard normal."""
+
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, lru_cache
+from typing import Literal
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+Positions = Literal["weibull", "hazen"]
+
+
+@lru_cache(maxsize=64)
+def normal_quantiles(
+    n: int, positions: Positions, clamp: float, device: torch.device, dtype: torch.dtype
+) -> Float[Tensor, "n"]:
+    """q_i = Phi^-1(i / (n + 1)) ("weibull", the paper's) or Phi^-1((i - 1/2) / n) ("hazen", nearer unit variance).
+
+    Built in float64: in bfloat16 the last position rounds to 1 and its quantile to infinity.
+    """
+    i = torch.arange(1, n + 1, dtype=torch.float64)
+    u = i / (n + 1) if positions == "weibull" else (i - 0.5) / n
+    return torch.special.ndtri(u.clamp(clamp, 1 - clamp)).to(device=device, dtype=dtype)
+
+
+def to_quantiles(p: Float[Tensor, "k v n"], q: Float[Tensor, "n"]) -> tuple[Tensor, Float[Tensor, "k v n"]]:
+    """sum_k mean_{v,i} (p_(i) - q_i)^2 and its gradient, 2 (p_i - q_rank(i)) / (v n).
+
+    Rather than sort the projections, send each quantile to the sample of its rank: one scatter serves both.
+    """
+    scale = 1 / (p.shape[1] * p.shape[2])
+    target = torch.empty_like(p).scatter_(-1, argsort(p), q.expand_as(p))
+    gap = p.sub_(target)
+    flat = gap.view(-1)
+    return torch.dot(flat, flat) * scale, gap.mul_(2 * scale)
+
+
+def argsort(p: Float[Tensor, "... n"]) -> Int[Tensor, "... n"]:
+    """Along the last axis.  On the CPU numpy's vectorised argsort is three times faster than torch's, and threads."""
+    if p.device.type != "cpu":
+        return p.argsort(dim=-1)
+    rows = p.reshape(-1, p.shape[-1]).numpy()
+    threads = torch.get_num_threads()
+    if threads == 1 or p.numel() < 1 << 14:
+        order = np.argsort(rows, axis=-1)
+    else:
+        order = np.empty(rows.shape, dtype=np.int64)
+
+        def sort(part: slice) -> None:
+            order[part] = np.argsort(rows[part], axis=-1)
+
+        step = -(-len(rows) // threads)
+        list(_pool(threads).map(sort, [slice(i, i + step) for i in range(0, len(rows), step)]))
+    return torch.from_numpy(order).view(p.shape)
+
+
+@cache
+def _pool(threads: int) -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(threads, thread_name_prefix="reglet-argsort")
