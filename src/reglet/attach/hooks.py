@@ -1,0 +1,45 @@
+"""Hooks that stay with the model they were put on, and say nothing about it elsewhere."""
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import nn
+
+
+class Hook:
+    """A forward hook or pre-hook.  A deep copy or pickle of the model gets one that does nothing in its place:
+    an EMA copy must not feed the attachment of the original, nor carry its tensors along.
+    """
+
+    def __init__(self, call: Callable[..., Any], *, owner: str) -> None:
+        self.call, self.owner = call, owner
+
+    def __call__(self, *args: Any) -> Any:
+        return self.call(*args)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # takes any arguments, returns None, and a pickle of the model loads where reglet is not installed
+        return getattr, (nullcontext(), "__exit__")
+
+
+def owners(module: nn.Module) -> set[str]:
+    """Names of the attachments that have a hook on this module."""
+    hooks = [*module._forward_hooks.values(), *module._forward_pre_hooks.values()]
+    return {hook.owner for hook in hooks if isinstance(hook, Hook)}
+
+
+def refuse_compiled(model: nn.Module) -> None:
+    """A compiled graph ignores hooks that come after it, silently."""
+    for name, module in model.named_modules():
+        if hasattr(module, "_orig_mod") or getattr(module, "_compiled_call_impl", None) is not None:
+            raise RuntimeError(
+                f"{repr(name) if name else 'the model'} is compiled already, and a compiled graph ignores new hooks. "
+                "Attach to the model first, then compile it."
+            )
+
+
+def recomputing() -> bool:
+    """Whether a backward pass is running: then a forward is activation checkpointing, doing again what was seen."""
+    return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1

@@ -1,0 +1,127 @@
+"""One block under observation: what its calls leave for the loss."""
+
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from reglet.attach.hooks import recomputing
+from reglet.attach.tensors import first_tensor
+from reglet.types import BlockLoss, Scalar
+
+
+@runtime_checkable
+class PerBlock(Protocol):
+    """A block loss with something of its own for every block: SIM has heads.
+
+    `build` makes the module of one block from its first input and output, or None to leave that block out.  That
+    module has three methods: `before(x)` is called before the block runs and takes what it needs of the input, which
+    the block may overwrite; `after(taken, y)` takes what it needs of the output; and `forward(pair)`, called by
+    `loss()`, is the scalar.  `source` may name a child of the block whose output stands for the block's input.
+    `advance` is called once after every `loss()`.
+    """
+
+    reduction: str
+
+    def source(self, block: nn.Module) -> str | None: ...
+
+    def build(self, x: Tensor, y: Tensor, *, position: int) -> nn.Module | None: ...
+
+    def advance(self) -> None: ...
+
+
+class Whole(nn.Module):
+    """A plain block loss: sees all of a block's input and output, by reference."""
+
+    def __init__(self, loss: BlockLoss) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def before(self, x: Tensor) -> tuple[Tensor, int]:
+        return x, x._version
+
+    def after(self, taken: tuple[Tensor, int], y: Tensor) -> tuple[Tensor, int, Tensor, int]:
+        return *taken, y, y._version
+
+    def forward(self, pair: tuple[Tensor, int, Tensor, int]) -> Scalar:
+        x, x_version, y, y_version = pair
+        if x._version != x_version or y._version != y_version:
+            which = "input" if x._version != x_version else "output"
+            raise RuntimeError(
+                f"the {which} was modified in place after this block saw it, so its value is lost. "
+                "Make that operation (often ReLU(inplace=True)) out of place, or attach one level further out."
+            )
+        return self.loss(x, y)
+
+
+class Tap:
+    """Follows the calls of one block.  In training it keeps a pair per call; in eval and under no_grad nothing."""
+
+    def __init__(self, name: str, block: nn.Module, loss: BlockLoss | PerBlock, *, position: int) -> None:
+        self.name, self.block, self.loss, self.position = name, block, loss, position
+        self.head: nn.Module | None = None if isinstance(loss, PerBlock) else Whole(loss)
+        self.skipped = False
+        self.building = False
+        self.device = torch.device("cpu")
+        self.clear()
+
+    def clear(self) -> None:
+        self.entered: list[Any] = []  # a stack: a block may call itself
+        self.pairs: list[Any] = []
+        self.idle: set[str] = set()  # why calls were not kept: "eval", "no_grad"
+
+    @property
+    def built(self) -> bool:
+        return self.skipped or self.head is not None
+
+    def enter(self, *inputs: object) -> None:
+        if not self._following():
+            return
+        if getattr(self.block, "_is_replica", False):
+            raise RuntimeError("nn.DataParallel runs copies of a block in threads; use DistributedDataParallel instead")
+        x = self._tensor(inputs, "input")
+        self.entered.append(x.detach().clone() if self.head is None else self._named(self.head.before, x))
+
+    def leave(self, output: object) -> None:
+        if not self._following():
+            if not self.skipped and not recomputing():
+                self.idle.add("no_grad" if self.block.training else "eval")
+                y = first_tensor(output)
+                self.device = self.device if y is None else y.device
+            return
+        if not self.entered:
+            raise RuntimeError(f"block {self.name!r} returned without its input having been seen")
+        y, taken = self._tensor(output, "output"), self.entered.pop()
+        self.device = y.device
+        if self.head is None and isinstance(self.loss, PerBlock):
+            self.head = self._named(self.loss.build, taken, y.detach(), position=self.position)
+            self.skipped = self.head is None
+            taken = None if self.head is None else self._named(self.head.before, taken)
+        if self.head is not None and not self.building:
+            self.pairs.append(self._named(self.head.after, taken, y))
+
+    def losses(self) -> Scalar | None:
+        """The mean over the calls seen, None where there was none to see."""
+        if not self.pairs or self.head is None:
+            return None
+        return torch.stack([self._named(self.head, pair) for pair in self.pairs]).mean()
+
+    def _following(self) -> bool:
+        if self.skipped or recomputing():
+            return False
+        return self.building or (self.block.training and torch.is_grad_enabled())
+
+    def _tensor(self, value: object, which: str) -> Tensor:
+        tensor = first_tensor(value)
+        if tensor is None:
+            kind = type(value).__name__
+            raise TypeError(
+                f"block {self.name!r}: no floating-point tensor in its {which} (a {kind}), and one is needed"
+            )
+        return tensor
+
+    def _named(self, call: Any, *args: Any, **options: Any) -> Any:
+        try:
+            return call(*args, **options)
+        except (ValueError, RuntimeError) as error:
+            raise type(error)(f"block {self.name!r}: {error}") from error

@@ -1,0 +1,147 @@
+"""rhoSIM: a block's input should be recoverable from its output (Cai et al., Self Identity Mapping)."""
+
+import math
+from typing import Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from reglet.blocks.sampling import Sampler, Sampling
+from reglet.blocks.sim_head import Reconstructor, SIMHead
+from reglet.blocks.tokens import Layout
+from reglet.types import Scalar
+
+Loss = Literal["norm_l2", "norm_mse", "mse", "l1", "smooth_l1", "cosine", "kl", "wasserstein"]
+Match = Literal["stem", "pre", "shortcut", "skip"]
+Reduction = Literal["mean", "sum"]
+
+
+class SIM(nn.Module):
+    """rhoSIM for the blocks of a network, to be given to `attach`; called as `SIM()(x, y)` it is the loss of one block.
+
+    Of the N tokens of a block's input x and output y, the same n = rho N are picked and projected,
+    h_x = H(x_S) and h_y = H(y_S) with H: C -> 2K -> K -> K (eq. 2).  With t(.) standardizing each feature over the n
+    tokens (eq. 3) and a linear predictor G, the loss of a block is
+
+        mean over tokens of || t(G(h_y)) - sg t(h_x) ||_2        lambda = 5e-3, rho = 0.2
+
+    This is the authors' code.  The paper (eq. 4) prints MSE(sg t(h_x), G(t(h_y))), summed over blocks:
+    `loss="norm_mse", norm_before_predictor=True, reduction="sum"`.  `SIM.plain()` is eq. 1, without sampling and
+    projection.
+
+    rho: ratio of tokens, or a count of at least 3.  At least 3 tokens are picked; blocks with fewer (vectors)
+        take the tokens of the whole batch as one sample.
+    dim: K; "sqrt" is int(sqrt(C)) of the output's channels; None leaves the projection out.
+    loss: norm_l2 (code), norm_mse (paper) and l1 on standardized features, the others on raw ones.
+    sampling: the same places in every sample, places per sample, or of three times as many those where the mean
+        over channels of x is largest.
+    match: where input and output differ in channels: "stem" gives x a frozen random first layer of its own; "pre" maps
+        y to x's channels first, as the code does; "shortcut" takes the output of the block's own child `shortcut`
+        for x; "skip" leaves such blocks out.
+    shared: one projection for x and y, as in the code.  Otherwise x has one that stays at its random start, since no
+        gradient reaches it.
+    channel_dim, batch_dim, skip_tokens: see `Layout`.
+    seed: of the heads' weights and of the places; the global random numbers are not used.
+
+    A strided block's output token is compared with the mean of x over its window.
+    """
+
+    def __init__(
+        self,
+        *,
+        rho: float = 0.2,
+        dim: int | Literal["sqrt"] | None = "sqrt",
+        loss: Loss = "norm_l2",
+        reduction: Reduction = "mean",
+        sampling: Sampling = "shared",
+        match: Match = "stem",
+        shortcut: str = "downsample",
+        shared: bool = True,
+        norm_before_predictor: bool = False,
+        channel_dim: int | None = None,
+        batch_dim: int = 0,
+        skip_tokens: int = 0,
+        eps: float = 1e-4,
+        seed: int = 0,
+    ) -> None:
+        super().__init__()
+        for given, kind in ((loss, Loss), (reduction, Reduction), (sampling, Sampling), (match, Match)):
+            if given not in get_args(kind):
+                raise ValueError(f"expected one of {', '.join(get_args(kind))}; got {given!r}")
+        if not (dim is None or dim == "sqrt" or (isinstance(dim, int) and dim >= 1)):
+            raise ValueError(f"dim is a width, 'sqrt' or None, got {dim!r}")
+        if skip_tokens < 0:
+            raise ValueError(f"skip_tokens cannot be negative, got {skip_tokens}")
+        self.sampler = Sampler(rho, sampling=sampling, seed=seed)
+        self.layout = Layout(channel_dim=channel_dim, batch_dim=batch_dim, skip_tokens=skip_tokens)
+        self.dim, self.loss, self.reduction = dim, loss, reduction
+        self.match, self.shortcut, self.shared = match, shortcut, shared
+        self.norm_before_predictor, self.eps, self.seed = norm_before_predictor, eps, seed
+        self.head: SIMHead | None = None
+
+    @classmethod
+    def plain(cls, *, channel_dim: int | None = None, batch_dim: int = 0, seed: int = 0) -> "SIM":
+        """SIM without sampling and projection (eq. 1): sum over blocks of MSE(sg(x), G(y)).
+
+        The paper does not say what G is; here two layers with a ReLU, per token.
+        """
+        return cls(
+            rho=1.0, dim=None, loss="mse", reduction="sum", channel_dim=channel_dim, batch_dim=batch_dim, seed=seed
+        )
+
+    def extra_repr(self) -> str:
+        return (
+            f"rho={self.sampler.rho}, dim={self.dim}, loss={self.loss}, match={self.match}, reduction={self.reduction}"
+        )
+
+    def source(self, block: nn.Module) -> str | None:
+        """The child whose output stands for the block's input: with match="shortcut", the shortcut if there is one."""
+        has = isinstance(getattr(block, self.shortcut, None), nn.Module)
+        return self.shortcut if self.match == "shortcut" and has else None
+
+    def build(self, x: Tensor, y: Tensor, *, position: int) -> SIMHead | None:
+        """The head of a block with such an input and output, None if it is to be left out."""
+        x_tokens, y_tokens = self.layout.tokens(x)[0], self.layout.tokens(y)[0]
+        if len(x_tokens) != len(y_tokens):
+            raise ValueError(f"input {tuple(x.shape)} and output {tuple(y.shape)} differ in batch size")
+        c_in, c_out = x_tokens.shape[2], y_tokens.shape[2]
+        if c_in != c_out and self.match == "skip":
+            return None
+        head = self.head_of(c_in, c_out, position=position)
+        dtype = torch.float64 if y.dtype == torch.float64 else torch.float32
+        return head.to(device=y.device, dtype=dtype)
+
+    def head_of(self, c_in: int, c_out: int, *, position: int) -> SIMHead:
+        """The head of a block with so many channels; `position` seeds its weights."""
+        if c_in != c_out and self.match == "shortcut":
+            raise ValueError(
+                f"{c_in} channels become {c_out}, and there is no child {self.shortcut!r} to stand for the input"
+            )
+        width = c_in if self.match == "pre" else c_out
+        dim = math.isqrt(width) if self.dim == "sqrt" else self.dim
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed((self.seed * 1_000_003 + 7919 * (position + 1)) % 2**63)
+            net = Reconstructor(c_in, c_out, dim=dim, pre=self.match == "pre", shared=self.shared)
+        return SIMHead(
+            net,
+            sampler=self.sampler,
+            layout=self.layout,
+            loss=self.loss,
+            norm_before_predictor=self.norm_before_predictor,
+            eps=self.eps,
+        )
+
+    def advance(self) -> None:
+        """Draw new places from now on."""
+        self.sampler.advance()
+
+    def forward(self, x: Tensor, y: Tensor) -> Scalar:
+        """The loss of a single block.  The head is built by the first call, and places are drawn anew in each."""
+        if self.head is None:
+            self.head = self.build(x, y, position=0)
+        if self.head is None:
+            raise ValueError(f"match='skip', and {tuple(x.shape)} and {tuple(y.shape)} differ in channels")
+        with torch.autocast(y.device.type, enabled=False):
+            value: Scalar = self.head(self.head.after(self.head.before(x), y))
+        self.advance()
+        return value

@@ -1,0 +1,132 @@
+"""What SIM trains for one block, and how it looks at one call of that block."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from reglet.blocks.distances import DISTANCES, STANDARDIZED, standardize
+from reglet.blocks.sampling import LEAST, Sampler
+from reglet.blocks.tokens import Grid, Layout, common_grids, onto, pick, points
+from reglet.types import Scalar
+
+
+class Reconstructor(nn.Module):
+    """Projector H: C -> 2K -> K -> K with ReLUs, and predictor G: K -> K.  `dim=None`: no H, and G has two layers.
+
+    pre: y is first mapped to the channels of x.  Otherwise, where they differ, x has a first layer of its own.
+    What only x uses never gets a gradient, so it is kept as buffers: not trained, not counted.
+    """
+
+    def __init__(self, c_in: int, c_out: int, *, dim: int | None, pre: bool, shared: bool) -> None:
+        super().__init__()
+        self.pre = nn.Linear(c_out, c_in, bias=False) if pre and c_in != c_out and dim is not None else nn.Identity()
+        if dim is None:
+            self.stem: nn.Module = nn.Identity()
+            self.trunk: nn.Module = nn.Identity()
+            self.x_stem: nn.Module = nn.Identity()
+            self.x_trunk: nn.Module = nn.Identity()
+            self.predictor: nn.Module = nn.Sequential(nn.Linear(c_out, c_in), nn.ReLU(), nn.Linear(c_in, c_in))
+            return
+        width = c_in if pre else c_out
+        self.stem, self.trunk = nn.Linear(width, 2 * dim), _trunk(dim)
+        self.predictor = nn.Linear(dim, dim)
+        self.x_stem = self.stem if shared and width == c_in else _frozen(nn.Linear(c_in, 2 * dim))
+        self.x_trunk = self.trunk if shared else _frozen(_trunk(dim))
+
+    def target(self, x: Float[Tensor, "b n c"]) -> Float[Tensor, "b n k"]:
+        h: Tensor = self.x_trunk(self.x_stem(x))
+        return h
+
+    def project(self, y: Float[Tensor, "b n c"]) -> Float[Tensor, "b n k"]:
+        h: Tensor = self.trunk(self.stem(self.pre(y)))
+        return h
+
+
+class Taken(NamedTuple):
+    """From the input of one call: h_x at the picked places of the output's grid."""
+
+    target: Float[Tensor, "b n k"]
+    places: Int[Tensor, "b_or_1 n"]
+    grid: Grid
+
+
+class Pair(NamedTuple):
+    """From one call: h_x, and y_S with its gradient."""
+
+    target: Float[Tensor, "b n k"]
+    tokens: Float[Tensor, "b n c"]
+
+
+class SIMHead(nn.Module):
+    """The loss of one block.  `before` looks at its input, `after` at its output, `forward` computes.  See `SIM`."""
+
+    def __init__(
+        self,
+        net: Reconstructor,
+        *,
+        sampler: Sampler,
+        layout: Layout,
+        loss: str,
+        norm_before_predictor: bool,
+        eps: float,
+    ) -> None:
+        super().__init__()
+        self.net, self.sampler, self.layout = net, sampler, layout
+        self.loss, self.norm_before_predictor, self.eps = loss, norm_before_predictor, eps
+        self.grids: dict[Grid, Grid] = {}  # grid of an input -> grid of its output, as seen so far
+
+    def before(self, x: Tensor) -> Taken | Tensor:
+        """The target.  Made at once, since the block may overwrite x, and small, since x itself need not live on.
+
+        At the first input of a new size it is not known yet which places the output will have: then all of x.
+        """
+        grid = self.grids.get(self.layout.tokens(x)[1])
+        return x.detach().clone() if grid is None else self._take(x, grid)
+
+    def after(self, taken: Taken | Tensor, y: Tensor) -> Pair:
+        tokens, grid = self.layout.tokens(y)
+        if isinstance(taken, Tensor):
+            self.grids[self.layout.tokens(taken)[1]] = grid
+            taken = self._take(taken, grid)
+        if taken.grid != grid:
+            raise RuntimeError(f"inputs of one size gave outputs of grid {taken.grid}, and now {grid}")
+        if tokens.shape[1] < LEAST:
+            tokens = tokens.flatten(0, 1)[None]
+        return Pair(taken.target, pick(tokens, taken.places))
+
+    def forward(self, pair: Pair) -> Scalar:
+        target, y = pair
+        h = self.net.project(y.to(target.dtype))
+        if self.loss not in STANDARDIZED:
+            prediction = self.net.predictor(h)
+        elif self.norm_before_predictor:
+            target, prediction = standardize(target, eps=self.eps), self.net.predictor(standardize(h, eps=self.eps))
+        else:
+            target, prediction = standardize(target, eps=self.eps), standardize(self.net.predictor(h), eps=self.eps)
+        return DISTANCES[self.loss](prediction, target)
+
+    @torch.no_grad()
+    def _take(self, x: Tensor, grid: Grid) -> Taken:
+        tokens, own = self.layout.tokens(x)
+        source, target = common_grids(own, grid)
+        if points(target) < LEAST:  # the tokens of the whole batch, as one sample
+            tokens = onto(tokens, source, target).flatten(0, 1)[None]
+            source = target = (tokens.shape[1],)
+        index, rows = self.sampler.choose(tokens, source, target)
+        dtype = torch.float64 if rows.dtype == torch.float64 else torch.float32
+        with torch.autocast(rows.device.type, enabled=False):
+            return Taken(self.net.target(rows.to(dtype)), index, grid)
+
+
+def _trunk(dim: int) -> nn.Sequential:
+    return nn.Sequential(nn.ReLU(), nn.Linear(2 * dim, dim), nn.ReLU(), nn.Linear(dim, dim))
+
+
+def _frozen(module: nn.Module) -> nn.Module:
+    for part in list(module.modules()):
+        for name, value in list(part.named_parameters(recurse=False)):
+            delattr(part, name)
+            part.register_buffer(name, value.detach())
+    return module
