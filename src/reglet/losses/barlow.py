@@ -12,25 +12,22 @@ and one view against itself where there is only one.  Beyond two views the loss 
 from typing import Literal, get_args
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from reglet.losses.base import OnViews, pairs
-from reglet.losses.off_diagonal import off_diagonal_energy
+from reglet.losses.cross_moments import cross_moments
+from reglet.losses.standardize import standardize
 from reglet.types import Scalar, Terms
 
 Variant = Literal["official", "visreg"]
 
 
-def barlow_invariance(a: Float[Tensor, "n d"], b: Float[Tensor, "n d"]) -> Scalar:
-    """sum_i (C_ii - 1)^2 of standardised embeddings."""
-    return ((a * b).sum(dim=0) / len(a) - 1).square().sum()
-
-
-def barlow_redundancy(a: Float[Tensor, "n d"], b: Float[Tensor, "n d"]) -> Scalar:
-    """sum_{i != j} C_ij^2 of standardised embeddings."""
-    return off_diagonal_energy(a, b) / len(a) ** 2
+def barlow_terms(a: Float[Tensor, "p n d"], b: Float[Tensor, "p n d"]) -> tuple[Scalar, Scalar]:
+    """sum_i (C_ii - 1)^2 and sum_{i != j} C_ij^2 of standardised embeddings, each the mean over pairs."""
+    p, n, _ = a.shape
+    diagonal, energy = cross_moments(a, b)
+    return (diagonal / n - 1).square().sum() / p, energy / (p * n**2)
 
 
 class BarlowTwinsLoss(OnViews):
@@ -62,11 +59,12 @@ class BarlowTwinsLoss(OnViews):
             if v < 2:
                 raise ValueError("BarlowTwinsLoss compares views and needs at least 2, got 1")
             compared = list(pairs(v, n_global))
-            unit = [F.batch_norm(one, None, None, training=True, eps=self.eps) for one in z]
+            unit = standardize(z, eps=self.eps)
         else:
             compared = [(i, i + 1) for i in range(v - 1)] or [(0, 0)]
             zc = z - z.mean(dim=1, keepdim=True)
-            unit = list(zc / (torch.linalg.vector_norm(zc, dim=1, keepdim=True) / (n - 1) ** 0.5 + 1e-6))
-        on = torch.stack([barlow_invariance(unit[i], unit[j]) for i, j in compared]).mean()
-        off = torch.stack([barlow_redundancy(unit[i], unit[j]) for i, j in compared]).mean()
+            unit = zc / (torch.linalg.vector_norm(zc, dim=1, keepdim=True) / (n - 1) ** 0.5 + 1e-6)
+        first, second = zip(*compared, strict=True)
+        a, b = unit.split(1) if v == 2 else (unit[list(first)], unit[list(second)])
+        on, off = barlow_terms(a, b)
         return {"invariance": on, "redundancy": self.weight * off}

@@ -24,22 +24,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reglet.losses.base import OnViews, pairs
-from reglet.losses.off_diagonal import off_diagonal_energy
+from reglet.losses.cross_moments import cross_moments
 from reglet.types import Scalar, Terms
 
 Variant = Literal["official", "paper", "solo", "visreg"]
 
 
-def vicreg_variance(z: Float[Tensor, "v n d"], *, gamma: float = 1.0, eps: float = 1e-4) -> Scalar:
-    """The mean over views of v."""
-    return F.relu(gamma - (z.var(dim=1) + eps).sqrt()).mean()
-
-
-def vicreg_covariance(z: Float[Tensor, "v n d"]) -> Scalar:
-    """The mean over views of c."""
+def vicreg_regularizers(z: Float[Tensor, "v n d"], *, gamma: float = 1.0, eps: float = 1e-4) -> tuple[Scalar, Scalar]:
+    """v and c, each the mean over views."""
     v, n, d = z.shape
-    zc = z - z.mean(dim=1, keepdim=True)
-    return torch.stack([off_diagonal_energy(one) for one in zc]).sum() / (v * d * (n - 1) ** 2)
+    diagonal, energy = cross_moments(z - z.mean(dim=1, keepdim=True))
+    std = (diagonal / (n - 1) + eps).sqrt()
+    return F.relu(gamma - std).mean(), energy / (v * d * (n - 1) ** 2)
 
 
 class VICRegLoss(OnViews):
@@ -71,20 +67,23 @@ class VICRegLoss(OnViews):
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
         if self.variant == "visreg":
             return self._pooled(z.flatten(0, 1))
-        v, _, d = z.shape
-        s = torch.stack([(z[i] - z[j]).square().mean() for i, j in pairs(v, n_global)]).mean()
+        d, views = z.shape[-1], z.unbind()
+        s = torch.stack([(views[i] - views[j]).square().mean() for i, j in pairs(len(z), n_global)]).mean()
+        v, c = vicreg_regularizers(z, gamma=self.gamma, eps=self.eps)
         summed_over_d = d if self.variant == "paper" else 1
         summed_over_views = 1 if self.variant == "official" else 2
         return {
             "invariance": self.invariance * summed_over_d * s,
-            "variance": self.variance * summed_over_views * vicreg_variance(z, gamma=self.gamma, eps=self.eps),
-            "covariance": self.covariance * 2 * vicreg_covariance(z),
+            "variance": self.variance * summed_over_views * v,
+            "covariance": self.covariance * 2 * c,
         }
 
     def _pooled(self, z: Float[Tensor, "n d"]) -> Terms:
-        n = len(z)
-        std = torch.linalg.vector_norm(z - z.mean(dim=0), dim=0) / (n - 1) ** 0.5 + 1e-6
+        n, d = z.shape
+        zc = z - z.mean(dim=0)
+        std = torch.linalg.vector_norm(zc, dim=0) / (n - 1) ** 0.5 + 1e-6
+        _, energy = cross_moments(zc.unsqueeze(0))
         return {
             "variance": self.variance * F.relu(self.gamma - std).square().mean(),
-            "covariance": self.covariance * vicreg_covariance(z.unsqueeze(0)),
+            "covariance": self.covariance * energy / (d * (n - 1) ** 2),
         }

@@ -1,10 +1,12 @@
 """The squared 2-Wasserstein distance in one dimension, between n samples and the standard normal."""
 
+import math
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache, lru_cache
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -38,24 +40,32 @@ def to_quantiles(p: Float[Tensor, "k v n"], q: Float[Tensor, "n"]) -> tuple[Tens
 
 
 def argsort(p: Float[Tensor, "... n"]) -> Int[Tensor, "... n"]:
-    """Along the last axis.  On the CPU numpy's vectorised argsort is three times faster than torch's, and threads."""
+    """Along the last axis, in any order among equals.
+
+    On the CPU a vectorised sort of values is far faster than one of indices, and a float32 fits into a float64 with 29
+    bits to spare: enough to carry its index along.  Infinities would turn into NaN that way, so they go the slow way.
+    """
     if p.device.type != "cpu":
         return p.argsort(dim=-1)
-    rows = p.reshape(-1, p.shape[-1]).numpy()
+    n = p.shape[-1]
+    rows = p.reshape(-1, n)
+    if p.dtype != torch.float32 or n > 1 << 29 or not math.isfinite(rows.sum().item()):
+        return torch.from_numpy(np.argsort(rows.numpy(), axis=-1)).view(p.shape)
+    keys = rows.double()
+    tagged = keys.view(torch.int64).bitwise_or_(torch.arange(n))
+    _sort_rows(keys.numpy())
+    return tagged.bitwise_and_((1 << 29) - 1).view(p.shape)
+
+
+def _sort_rows(rows: npt.NDArray[np.float64]) -> None:
+    """In place, on torch's number of threads: numpy's sort releases the interpreter lock."""
     threads = torch.get_num_threads()
-    if threads == 1 or p.numel() < 1 << 14:
-        order = np.argsort(rows, axis=-1)
+    if threads == 1 or rows.size < 1 << 14:
+        rows.sort(axis=-1)
     else:
-        order = np.empty(rows.shape, dtype=np.int64)
-
-        def sort(part: slice) -> None:
-            order[part] = np.argsort(rows[part], axis=-1)
-
-        step = -(-len(rows) // threads)
-        list(_pool(threads).map(sort, [slice(i, i + step) for i in range(0, len(rows), step)]))
-    return torch.from_numpy(order).view(p.shape)
+        list(_pool(threads).map(lambda part: part.sort(axis=-1), np.array_split(rows, threads)))
 
 
 @cache
 def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="reglet-argsort")
+    return ThreadPoolExecutor(threads, thread_name_prefix="reglet-sort")
