@@ -9,7 +9,7 @@ from torch.utils.hooks import RemovableHandle
 
 from reglet.attach.hooks import Hook, owners, refuse_compiled
 from reglet.attach.select import Where, matching
-from reglet.attach.tap import PerBlock, Tap
+from reglet.attach.tap import PerBlock, Tap, collect
 from reglet.dist import sum_over_ranks, world_size
 from reglet.types import BlockLoss, Scalar, Terms, total
 
@@ -112,14 +112,10 @@ class Attachment:
     def terms(self) -> Terms:
         """The share of every block in `loss()`, by name.  Like `loss()`, it starts anew."""
         try:
-            self._check()
-            device = self._taps[0].device
-            with torch.autocast(device.type, enabled=False):
-                values = {tap.name: value for tap in self._taps if (value := tap.losses()) is not None}
+            reduction = self._loss.reduction if isinstance(self._loss, PerBlock) else "mean"
+            return collect(self._taps, reduction=reduction, allow_unused=self._allow_unused)
         finally:
             self.clear()
-        weight = 1.0 if getattr(self._loss, "reduction", "mean") == "sum" else 1 / max(1, len(values))
-        return {name: weight * value for name, value in values.items()}
 
     def clear(self) -> None:
         """Forget what was seen since the last `loss()`."""
@@ -172,27 +168,6 @@ class Attachment:
             raise RuntimeError(
                 f"{MOST_FORWARDS} forwards in training mode, and loss() of {self.name!r} was not called: their "
                 "activations fill the memory. Call loss() in every step, clear() to drop them, or remove()."
-            )
-
-    def _check(self) -> None:
-        taps = [tap for tap in self._taps if not tap.skipped]
-        if not taps:
-            raise RuntimeError(
-                f"{self.name!r} leaves out every block that it was attached to: there is nothing to compute"
-            )
-        unseen = [tap.name for tap in taps if not (tap.pairs or tap.idle)]
-        if len(unseen) == len(taps):
-            raise RuntimeError(
-                f"loss() of {self.name!r}, but no forward since the last one. If there was one: hooks are ignored by a "
-                "model that was compiled before attach(), and a copy of a model is not attached."
-            )
-        if unseen and not self._allow_unused:
-            raise RuntimeError(f"did not run: {', '.join(unseen)}. If that is meant, attach(..., allow_unused=True)")
-        blind = [tap.name for tap in taps if not tap.pairs and "no_grad" in tap.idle]
-        if blind and torch.is_grad_enabled():
-            raise RuntimeError(
-                f"ran in training mode without gradients: {', '.join(blind)}. Under activation checkpointing use "
-                "checkpoint(..., use_reentrant=False); after a forward under no_grad, call loss() under no_grad too."
             )
 
 

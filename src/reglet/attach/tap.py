@@ -1,5 +1,6 @@
 """One block under observation: what its calls leave for the loss."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -7,7 +8,7 @@ from torch import Tensor, nn
 
 from reglet.attach.hooks import recomputing
 from reglet.attach.tensors import first_tensor
-from reglet.types import BlockLoss, Scalar
+from reglet.types import BlockLoss, Scalar, Terms
 
 
 @runtime_checkable
@@ -97,14 +98,17 @@ class Tap:
             self.head = self._named(self.loss.build, taken, y.detach(), position=self.position)
             self.skipped = self.head is None
             taken = None if self.head is None else self._named(self.head.before, taken)
-        if self.head is not None and not self.building:
+        if self.head is not None:
             self.pairs.append(self._named(self.head.after, taken, y))
 
-    def losses(self) -> Scalar | None:
-        """The mean over the calls seen, None where there was none to see."""
+    def loss_of_calls(self) -> Scalar | None:
+        """The mean over the calls that were kept, None if there is none."""
         if not self.pairs or self.head is None:
             return None
         return torch.stack([self._named(self.head, pair) for pair in self.pairs]).mean()
+
+    def __getstate__(self) -> dict[str, Any]:  # a copy or pickle of a model that owns its taps takes no tensors along
+        return {**self.__dict__, "entered": [], "pairs": [], "idle": set()}
 
     def _following(self) -> bool:
         if self.skipped or recomputing():
@@ -124,4 +128,39 @@ class Tap:
         try:
             return call(*args, **options)
         except (ValueError, RuntimeError) as error:
+            if type(error) not in (ValueError, RuntimeError):  # others may not be made of one string
+                raise
             raise type(error)(f"block {self.name!r}: {error}") from error
+
+
+def collect(taps: Sequence[Tap], *, reduction: str, allow_unused: bool = False) -> Terms:
+    """The share of each block in the loss of all calls since the last `collect`, in float32.  Starts anew."""
+    try:
+        _check(taps, allow_unused=allow_unused)
+        with torch.autocast(taps[0].device.type, enabled=False):
+            values = {tap.name: value for tap in taps if (value := tap.loss_of_calls()) is not None}
+    finally:
+        for tap in taps:
+            tap.clear()
+    weight = 1.0 if reduction == "sum" else 1 / max(1, len(values))
+    return {name: weight * value for name, value in values.items()}
+
+
+def _check(taps: Sequence[Tap], *, allow_unused: bool) -> None:
+    followed = [tap for tap in taps if not tap.skipped]
+    if not followed:
+        raise RuntimeError("every block that was chosen is left out (match='skip'?): there is nothing to compute")
+    unseen = [tap.name for tap in followed if not (tap.pairs or tap.idle)]
+    if len(unseen) == len(followed):
+        raise RuntimeError(
+            "a loss was asked for, and no block ran since the last one. If the model did run: a model compiled before "
+            "attach() ignores it, and a copy of a model is not attached."
+        )
+    if unseen and not allow_unused:
+        raise RuntimeError(f"did not run: {', '.join(unseen)}. If that is meant, attach(..., allow_unused=True)")
+    blind = [tap.name for tap in followed if not tap.pairs and "no_grad" in tap.idle]
+    if blind and torch.is_grad_enabled():
+        raise RuntimeError(
+            f"ran in training mode without gradients: {', '.join(blind)}. Under activation checkpointing use "
+            "checkpoint(..., use_reentrant=False); after a forward under no_grad, ask for the loss under no_grad too."
+        )

@@ -107,21 +107,20 @@ class SIM(nn.Module):
         c_in, c_out = x_tokens.shape[2], y_tokens.shape[2]
         if c_in != c_out and self.match == "skip":
             return None
-        head = self.head_of(c_in, c_out, position=position)
-        dtype = torch.float64 if y.dtype == torch.float64 else torch.float32
-        return head.to(device=y.device, dtype=dtype)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed((self.seed * 1_000_003 + 7919 * (position + 1)) % 2**63)
+            head = self.head_of(c_in, c_out)
+        return head.to(device=y.device, dtype=torch.float64 if y.dtype == torch.float64 else torch.float32)
 
-    def head_of(self, c_in: int, c_out: int, *, position: int) -> SIMHead:
-        """The head of a block with so many channels; `position` seeds its weights."""
+    def head_of(self, c_in: int, c_out: int) -> SIMHead:
+        """The head of a block with so many channels, initialized from the global random numbers."""
         if c_in != c_out and self.match == "shortcut":
             raise ValueError(
                 f"{c_in} channels become {c_out}, and there is no child {self.shortcut!r} to stand for the input"
             )
         width = c_in if self.match == "pre" else c_out
         dim = math.isqrt(width) if self.dim == "sqrt" else self.dim
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed((self.seed * 1_000_003 + 7919 * (position + 1)) % 2**63)
-            net = Reconstructor(c_in, c_out, dim=dim, pre=self.match == "pre", shared=self.shared)
+        net = Reconstructor(c_in, c_out, dim=dim, pre=self.match == "pre", shared=self.shared)
         return SIMHead(
             net,
             sampler=self.sampler,

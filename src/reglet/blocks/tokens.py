@@ -2,7 +2,6 @@
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any
 
 import torch
@@ -52,7 +51,6 @@ class Layout:
         return 1
 
 
-@lru_cache(maxsize=256)
 def windows(source: Grid, target: Grid) -> Int[Tensor, "t r"] | None:
     """For each point of `target` the r points of `source` in its window, flat; None if windows differ in size.
 
@@ -139,22 +137,12 @@ def pick(tokens: Float[Tensor, "b t c"], index: Int[Tensor, "b_or_1 n"]) -> Floa
     return out
 
 
-def at(x: Float[Tensor, "b s c"], source: Grid, target: Grid, index: Int[Tensor, "b_or_1 n"]) -> Float[Tensor, "b n c"]:
-    """x, which lives on the grid `source`, averaged over the windows of the places `index` of the grid `target`."""
-    if source == target:
-        return pick(x, index)
-    table = windows(source, target)
-    if table is None:
-        return pick(onto(x, source, target), index)
-    where = table.to(index.device)[index]
-    return gather(x, where.flatten(1)).unflatten(1, where.shape[1:]).mean(2)
-
-
 def _channels_first(tokens: Tensor) -> bool:
     return tokens.stride(2) != 1 and tokens.stride(1) == 1
 
 
-def gather(tokens: Tensor, index: Tensor) -> Tensor:
+def gather(tokens: Float[Tensor, "b t c"], index: Int[Tensor, "b_or_1 n"]) -> Float[Tensor, "b n c"]:
+    """Like `pick`, without a gradient, and a place may come twice."""
     b, _, c = tokens.shape
     if _channels_first(tokens):  # gather along the contiguous axis: on the CPU ten times faster than index_select
         return tokens.transpose(1, 2).gather(2, index[:, None, :].expand(b, c, -1)).transpose(1, 2)
