@@ -1,0 +1,442 @@
+"""rhoSIM on few labels: does self identity mapping help a small ResNet on 1,000 and 4,000 labels of CIFAR-10?
+
+NOT YET RUN.
+"""
+
+import argparse
+import hashlib
+import json
+import math
+import multiprocessing
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from scipy.stats import t as student
+from torch import Tensor, nn
+
+from reglet.attach import attach
+from reglet.backbones.resnet import resnet8
+from reglet.blocks import SIM
+from reglet.latent import CutMix, Mixup
+
+REPO = Path(__file__).resolve().parents[1]
+BLOCKS = ("1.layer1.0", "1.layer2.0", "1.layer3.0")
+ARMS = ("base", "smooth", "mixup", "cutmix")
+Result = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """Everything that decides a result.  Runs that differ in `arm` and `weight` only are paired."""
+
+    arm: str
+    labels: int
+    seed: int
+    weight: float  # lambda of SIM; 0 without
+    data: str  # digest of the images
+    steps: int = 1000
+    batch: int = 50
+    lr: float = 0.1
+    momentum: float = 0.9
+    weight_decay: float = 1e-4
+    smoothing: float = 0.1
+    alpha: float = 1.0
+    rho: float = 0.2
+
+    @property
+    def key(self) -> str:
+        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def name(self) -> str:
+        return f"{self.arm} {self.labels} seed {self.seed}" + (f" + SIM {self.weight:g}" if self.weight else "")
+
+
+class Data(NamedTuple):
+    """Images are uint8 (n, 3, h, w)."""
+
+    x: Tensor
+    y: Tensor
+    x_test: Tensor
+    y_test: Tensor
+
+
+def load(path: Path) -> Data:
+    if not path.exists():
+        raise SystemExit(
+            f"no data at {path}. Give --data an .npz with images (n, h, w, 3) uint8, labels (n,) and split (n,), "
+            f"0 for training and 1 for test."
+        )
+    with np.load(path) as f:
+        images, labels, split = f["images"], f["labels"], f["split"]
+    x, y = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels).long()
+    train, test = (torch.from_numpy(split == part) for part in (0, 1))
+    return Data(x[train], y[train], x[test], y[test])
+
+
+def labelled(y: Tensor, n: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Indices of `n` samples, as many of each class, and of all others."""
+    classes = int(y.max()) + 1
+    if n % classes:
+        raise ValueError(f"{n} labels do not divide among {classes} classes")
+    order = torch.randperm(len(y), generator=generator)
+    picked = torch.cat([order[y[order] == c][: n // classes] for c in range(classes)])
+    if len(picked) < n:
+        raise ValueError(f"{n} labels of {classes} classes: the smallest class has too few images")
+    rest = torch.ones(len(y), dtype=torch.bool)
+    rest[picked] = False
+    return picked, rest.nonzero().squeeze(1)
+
+
+def normalised(x: Tensor) -> Tensor:
+    mu, sigma = (torch.tensor(s).view(1, 3, 1, 1) for s in ((0.4914, 0.4822, 0.4465), (0.247, 0.2435, 0.2616)))
+    return ((x / 255 - mu) / sigma).to(memory_format=torch.channels_last)
+
+
+def augmented(x: Tensor, generator: torch.Generator) -> Tensor:
+    """Random crop out of 4 pixels of padding, and flip, each image its own."""
+    n, _, h, w = x.shape
+    padded = nn.functional.pad(x, (4, 4, 4, 4))
+    top, left = torch.randint(9, (2, n, 1, 1), generator=generator)
+    flip = torch.rand(n, 1, 1, generator=generator) < 0.5
+    rows = top + torch.arange(h).view(1, h, 1)
+    columns = left + torch.where(flip, torch.arange(w).flip(0), torch.arange(w)).view(n, 1, w)
+    return padded.permute(0, 2, 3, 1)[torch.arange(n).view(n, 1, 1), rows, columns].permute(0, 3, 1, 2)
+
+
+def batches(n: int, run: Run, generator: torch.Generator) -> Iterator[Tensor]:
+    """`run.steps` batches of indices, epoch after epoch without the remainder."""
+    if n < run.batch:
+        raise ValueError(f"{n} labels are fewer than a batch of {run.batch}")
+    done = 0
+    while done < run.steps:
+        for batch in torch.randperm(n, generator=generator).split(run.batch)[: n // run.batch]:
+            if done < run.steps:
+                yield batch
+            done += 1
+
+
+def network() -> nn.Module:
+    """ResNet-8 on 2 x 2 patches: a quarter of the work, so that 1,000 labels can be seen often enough to overfit."""
+    model: nn.Module = nn.Sequential(nn.PixelUnshuffle(2), resnet8(in_channels=12, num_classes=10))
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub
+
+
+def objective(run: Run, generator: torch.Generator) -> Callable[[nn.Module, Tensor, Tensor], Tensor]:
+    """The task's loss in this arm; what it draws does not depend on SIM."""
+    smoothing = run.smoothing if run.arm == "smooth" else 0.0
+    mixup, cutmix = Mixup(alpha=run.alpha), CutMix(alpha=run.alpha)
+
+    def loss(model: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+        if run.arm == "mixup":
+            x, y = mixup.mix(x, y, mixup.draw(len(x), generator), num_classes=10)
+        elif run.arm == "cutmix":
+            x, y = cutmix.mix(x, y, cutmix.draw(len(x), generator), num_classes=10)
+        return nn.functional.cross_entropy(model(x), y, label_smoothing=smoothing)
+
+    return loss
+
+
+def train(run: Run, data: Data) -> Result:
+    """One network, from scratch; every random stream but SIM's own is a function of `run.seed` alone."""
+    started, cpu = time.time(), time.process_time()
+    streams = [torch.Generator().manual_seed(1000 * run.seed + i) for i in range(4)]
+    known, unused = labelled(data.y, run.labels, streams[0])
+    torch.manual_seed(run.seed)
+    model = network()
+    x, y = normalised(data.x[known]), data.y[known]
+    sim = attach(model, list(BLOCKS), SIM(rho=run.rho, seed=run.seed), example=x[: run.batch]) if run.weight else None
+    parameters = [*model.parameters(), *(sim.parameters() if sim else ())]
+    optimizer = torch.optim.SGD(parameters, lr=run.lr, momentum=run.momentum, weight_decay=run.weight_decay)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, run.steps)
+    task = objective(run, streams[1])
+    norms, losses, penalties = [], [], []
+    for batch in batches(run.labels, run, streams[2]):
+        optimizer.zero_grad()
+        loss = task(model, augmented(x[batch], streams[3]), y[batch])
+        # Two backward passes, because the norm wanted is that of the task's gradient alone.
+        loss.backward(retain_graph=sim is not None)
+        norms.append(float(torch.nn.utils.get_total_norm([p.grad for p in model.parameters() if p.grad is not None])))
+        if sim is not None:
+            penalty = sim.loss()
+            (run.weight * penalty).backward()
+            penalties.append(float(penalty.detach()))
+        optimizer.step()
+        schedule.step()
+        losses.append(float(loss.detach()))
+    if sim is not None:
+        sim.remove()
+    model.eval()
+    return {
+        "run": asdict(run),
+        "test": accuracy(model, data.x_test, data.y_test),
+        "unused": accuracy(model, data.x[unused], data.y[unused]),
+        "loss": mean(losses[-20:]),
+        "penalty": [mean(part) for part in (penalties[:20], penalties[-20:])] if penalties else None,
+        **roughness(norms),
+        "retained": {name: retained(model, name, data.x_test) for name in BLOCKS},
+        "seconds": time.time() - started,
+        "cpu_seconds": time.process_time() - cpu,
+    }
+
+
+@torch.no_grad()
+def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
+    """In per cent."""
+    hits = [model(normalised(a)).argmax(1) == b for a, b in zip(x.split(200), y.split(200), strict=True)]
+    return 100 * torch.cat(hits).double().mean().item()
+
+
+def roughness(norms: Sequence[float], *, decay: float = 0.98, factor: float = 3.0) -> dict[str, float]:
+    """How a gradient norm jumps about its moving average up to the step before.
+
+    spikes: the fraction of steps above `factor` times it; jitter: the standard deviation of the log of their ratio.
+    """
+    average, ratios = norms[0], []
+    for norm in norms[1:]:
+        ratios.append(norm / average)
+        average = decay * average + (1 - decay) * norm
+    return {
+        "spikes": mean(float(r > factor) for r in ratios),
+        "jitter": stdev(math.log(r) for r in ratios),
+        "largest_jump": max(ratios),
+        "gradient": mean(norms),
+    }
+
+
+@torch.no_grad()
+def retained(model: nn.Module, name: str, x: Tensor, *, ridge: float = 1e-3) -> float:
+    """R^2 with which a ridge regression reads a block's input tokens out of its output tokens, on images that are new
+    to network and regression.
+
+    A strided block's output token is held against the mean of its window, as SIM does.  R^2 is one minus the summed
+    squared error over the summed variance of all input channels.
+    """
+    seen: list[tuple[Tensor, Tensor]] = []
+    handle = model.get_submodule(name).register_forward_hook(lambda _m, inputs, out: seen.append((inputs[0], out)))
+    picks = torch.Generator().manual_seed(0)
+    pairs = []
+    for part in x[:1000].split(200):
+        model(normalised(part))
+        a, b = seen.pop()
+        where = torch.randperm(b.shape[2] * b.shape[3], generator=picks)[:16]
+        a = nn.functional.adaptive_avg_pool2d(a, (b.shape[2], b.shape[3]))
+        pairs.append([t.flatten(2)[:, :, where].transpose(1, 2).double() for t in (a, b)])
+    handle.remove()
+    a, b = (torch.cat(side) for side in zip(*pairs, strict=True))
+    half = len(a) // 2
+    (a_fit, a_new), (b_fit, b_new) = ([t[:half].flatten(0, 1), t[half:].flatten(0, 1)] for t in (a, b))
+    mu, nu, sigma = a_fit.mean(0), b_fit.mean(0), b_fit.std(0) + 1e-12
+    u = (b_fit - nu) / sigma
+    gram = u.T @ u / len(u) + ridge * torch.eye(u.shape[1], dtype=u.dtype)
+    w = torch.linalg.solve(gram, u.T @ (a_fit - mu) / len(u))
+    error = a_new - mu - (b_new - nu) / sigma @ w
+    return 1 - (error.square().sum() / (a_new - a_new.mean(0)).square().sum()).item()
+
+
+def store(result: Result, folder: Path) -> None:
+    """All of it or nothing, whatever stops the process."""
+    path = folder / f"{Run(**result['run']).key}.json"
+    partial = path.with_suffix(f".{os.getpid()}.partial")
+    partial.write_text(json.dumps(result, indent=1))
+    partial.replace(path)
+
+
+_data: Data  # of a worker process: read once, not sent with every run
+
+
+def start_worker(path: Path) -> None:
+    global _data
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which lets us finish and store
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    _data = load(path)
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def work(run: Run, folder: Path, commit: str) -> Result:
+    result = train(run, _data) | {"commit": commit, "date": time.strftime("%Y-%m-%d")}
+    store(result, folder)
+    return result
+
+
+def plan(options: argparse.Namespace, digest: str) -> list[Run]:
+    """Seed by seed, so that whatever is finished is paired."""
+    cells = [(arm, options.labels[0], weight) for arm in ARMS for weight in (0.0, options.weight)]
+    cells += [("base", options.labels[0], weight) for weight in options.dose]
+    cells += [(arm, n, w) for n in options.labels[1:] for arm in ("base", "mixup") for w in (0.0, options.weight)]
+    first = Run("base", 0, 0, 0.0, digest, steps=options.steps, batch=options.batch)
+    return [
+        replace(first, arm=arm, labels=labels, seed=seed, weight=weight)
+        for seed in range(options.seeds)
+        for arm, labels, weight in cells
+    ]
+
+
+def finished(run: Run, folder: Path) -> Result | None:
+    path = folder / f"{run.key}.json"
+    return dict(json.loads(path.read_text())) if path.exists() else None
+
+
+def execute(runs: list[Run], options: argparse.Namespace, console: Console) -> list[Result]:
+    """What is stored is read, what is missing is computed, and stored as soon as it is there."""
+    folder = options.out
+    folder.mkdir(parents=True, exist_ok=True)
+    missing = [run for run in runs if finished(run, folder) is None]
+    if len(missing) < len(runs):
+        console.print(f"{len(runs) - len(missing)} of {len(runs)} runs are stored in {folder}; going on from there")
+    commit = current_commit()
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with (
+        Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress,
+        ProcessPoolExecutor(
+            options.workers,
+            mp_context=multiprocessing.get_context("spawn"),
+            initializer=start_worker,
+            initargs=(options.data,),
+        ) as pool,
+    ):
+        task = progress.add_task("runs", total=len(missing))
+        futures = [pool.submit(work, run, folder, commit) for run in missing]
+        try:
+            for done, future in enumerate(as_completed(futures), 1):
+                result = future.result()
+                progress.advance(task)
+                label = f"{Run(**result['run']).name}: {result['test']:.1f} %, {result['seconds']:.0f} s"
+                progress.console.print(f"{done}/{len(missing)} {label}", highlight=False)
+        except BaseException:
+            progress.console.print("stopping: the runs under way are finished and stored first")
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    return [stored for run in runs if (stored := finished(run, folder)) is not None]
+
+
+def current_commit() -> str:
+    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=REPO, capture_output=True, text=True)
+    return git.stdout.strip() or "unknown"
+
+
+def interval(differences: Sequence[float]) -> tuple[float, float]:
+    """Mean and half-width of its 95 % t interval."""
+    n = len(differences)
+    half = student.ppf(0.975, n - 1) * stdev(differences) / math.sqrt(n) if n > 1 else math.nan
+    return mean(differences), float(half)
+
+
+def measures(result: Result) -> dict[str, float]:
+    return {
+        "test": result["test"],
+        "unused": result["unused"],
+        "spikes %": 100 * result["spikes"],
+        "jitter": result["jitter"],
+        **{f"R2 {name[2:]}": value for name, value in result["retained"].items()},
+    }
+
+
+def summarise(results: list[Result]) -> list[Result]:
+    """One row per arm, number of labels and lambda: its mean, and with SIM the paired difference."""
+    cells: dict[tuple[int, str, float], dict[int, dict[str, float]]] = {}
+    for result in results:
+        run = Run(**result["run"])
+        cells.setdefault((run.labels, run.arm, run.weight), {})[run.seed] = measures(result)
+    rows = []
+    for (labels, arm, weight), seeds in cells.items():
+        row: Result = {
+            "labels": labels,
+            "arm": arm,
+            "weight": weight,
+            "seeds": len(seeds),
+            "mean": {},
+            "difference": {},
+        }
+        without = cells.get((labels, arm, 0.0), {})
+        paired = sorted(seeds.keys() & without.keys()) if weight else []
+        for measure in next(iter(seeds.values())):
+            row["mean"][measure] = mean(m[measure] for m in seeds.values())
+            if paired:
+                row["difference"][measure] = interval([seeds[s][measure] - without[s][measure] for s in paired])
+        rows.append(row)
+    return rows
+
+
+def markdown(rows: list[Result]) -> str:
+    names = list(rows[0]["mean"])
+    lines = ["| labels | arm | SIM | " + " | ".join(names) + " |", "|" + "---|" * (3 + len(names))]
+    for row in rows:
+        cells = []
+        for name in names:
+            digits = 2 if name in ("test", "unused", "spikes %") else 3
+            cell = f"{row['mean'][name]:.{digits}f}"
+            if name in row["difference"]:
+                difference, half = row["difference"][name]
+                cell += f" ({difference:+.{digits}f} ± {half:.{digits}f})"
+            cells.append(cell)
+        weight = f"{row['weight']:g}" if row["weight"] else "-"
+        lines.append(f"| {row['labels']} | {row['arm']} | {weight} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description="rhoSIM on few labels of CIFAR-10")
+    parser.add_argument("--data", type=Path, default=REPO.parent / "shared/data/cifar10_12k.npz")
+    parser.add_argument("--out", type=Path, default=REPO / "runs/sim_small_labels")
+    parser.add_argument(
+        "--labels", type=int, nargs="+", default=[1000, 4000], help="all arms; then base and mixup only"
+    )
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--weight", type=float, default=5e-3, help="lambda of SIM")
+    parser.add_argument("--dose", type=float, nargs="*", default=[0.05, 0.5], help="further lambdas on the base arm")
+    parser.add_argument("--steps", type=int, default=1000)
+    parser.add_argument("--batch", type=int, default=50)
+    parser.add_argument("--workers", type=int, default=2, help="processes of one thread each")
+    options = parser.parse_args(arguments)
+    console = Console()
+    load(options.data)
+    runs = plan(options, hashlib.sha256(options.data.read_bytes()).hexdigest()[:16])
+    started = time.time()
+    try:
+        results = execute(runs, options, console)
+    except KeyboardInterrupt:
+        console.print("stopped. What was finished is stored; the same command goes on from there")
+        return 130
+    rows = summarise(results)
+    text = markdown(rows)
+    seconds, cpu = (sum(r[name] for r in results) for name in ("seconds", "cpu_seconds"))
+    facts = {
+        "runs": len(results),
+        "minutes_this_time": (time.time() - started) / 60,
+        "minutes_of_all_runs": seconds / 60,
+        "cpu_minutes_of_all_runs": cpu / 60,
+        "commits": sorted({r["commit"] for r in results}),
+        "dates": sorted({r["date"] for r in results}),
+        "torch": torch.__version__,
+    }
+    (options.out / "summary.json").write_text(json.dumps({"facts": facts, "rows": rows}, indent=1))
+    (options.out / "summary.md").write_text(f"{text}\n\n{json.dumps(facts)}\n")
+    print(text)
+    print(json.dumps(facts))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
