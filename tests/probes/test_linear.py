@@ -1,0 +1,92 @@
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor
+
+from reglet.probes import linear_probe, logistic_regression
+from reglet.probes.linear import _split
+
+
+def blobs(n: int, d: int, *, classes: int = 4, spread: float = 1.5, seed: int = 0) -> tuple[Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    centres = torch.randn(classes, d, generator=torch.Generator().manual_seed(99))
+    labels = torch.arange(n) % classes
+    return centres[labels] + spread * torch.randn(n, d, generator=generator), labels
+
+
+@pytest.mark.parametrize("strength", [1e-3, 1e-1, 10.0])
+def test_equals_scikit_learn(strength: float) -> None:
+    x, y = blobs(120, 6)
+    w, b = logistic_regression(x, y, strength=strength, tolerance=1e-7)
+    theirs = LogisticRegression(C=1 / (len(x) * strength), tol=1e-8, max_iter=5000).fit(x.double(), y)
+    torch.testing.assert_close(w, torch.from_numpy(theirs.coef_), rtol=1e-3, atol=1e-4)  # two solvers, each at 1e-7
+    # The bias is free of penalty, so a constant on all classes changes nothing: compare the contrasts.
+    theirs_b = torch.from_numpy(theirs.intercept_)
+    torch.testing.assert_close(b - b.mean(), theirs_b - theirs_b.mean(), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize(("n", "d"), [(160, 8), (60, 200)])  # the second goes through the span of the samples
+def test_score_equals_scikit_learn_on_standardised_features(n: int, d: int) -> None:
+    x, y = blobs(n, d, spread=3.0)
+    x = x * torch.logspace(-2, 2, d) + 5  # the scale of a feature must not matter
+    x_test, y_test = blobs(200, d, spread=3.0, seed=1)
+    x_test = x_test * torch.logspace(-2, 2, d) + 5
+    score = linear_probe(x, y, x_test, y_test, strengths=[0.03])
+    scaler = StandardScaler().fit(x.double())
+    theirs = LogisticRegression(C=1 / (n * 0.03), tol=1e-8, max_iter=5000).fit(scaler.transform(x.double()), y)
+    assert score.accuracy == pytest.approx(theirs.score(scaler.transform(x_test.double()), y_test), abs=0.005)  # a tie
+    assert 0.3 < score.accuracy < 1
+
+
+def test_strength_is_chosen_without_the_test_set() -> None:
+    x, y = blobs(200, 20, spread=3.0)
+    x_test, y_test = blobs(100, 20, spread=3.0, seed=1)
+    honest = linear_probe(x, y, x_test, y_test)
+    perverse = linear_probe(x, y, x_test, (y_test + 1) % 4)
+    assert honest.validation == perverse.validation
+    assert honest.strength == perverse.strength == max(honest.validation, key=honest.validation.__getitem__)
+    assert len(set(honest.validation.values())) > 1
+
+
+def test_equal_scores_go_to_the_stronger_penalty() -> None:
+    x, y = blobs(100, 5, spread=0.01)
+    assert linear_probe(x, y, x, y, strengths=[1e-3, 1e-1, 1e-2]).strength == 1e-1
+
+
+def test_the_held_out_part_has_its_share_of_every_class() -> None:
+    labels = torch.tensor([0] * 50 + [1] * 30 + [2] * 10)
+    fit, held = _split(labels, 0.2, seed=0)
+    assert sorted([*fit.tolist(), *held.tolist()]) == list(range(90))
+    assert labels[held].bincount().tolist() == [10, 6, 2]
+    assert not torch.equal(held, _split(labels, 0.2, seed=1)[1])
+
+
+def test_constant_features_and_no_grad_are_fine() -> None:
+    x, y = blobs(80, 5)
+    x[:, 2] = 3.0
+    with torch.no_grad():
+        score = linear_probe(x, y, x, y)
+    without = linear_probe(x[:, [0, 1, 3, 4]], y, x[:, [0, 1, 3, 4]], y)
+    assert score.accuracy == without.accuracy > 0.5
+
+
+def test_leaves_the_global_generator_alone() -> None:
+    x, y = blobs(40, 3)
+    before = torch.get_rng_state()
+    linear_probe(x, y, x, y)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_bad_input_says_so() -> None:
+    x, y = blobs(40, 3)
+    with pytest.raises(ValueError, match="strengths must be positive"):
+        linear_probe(x, y, x, y, strengths=[0.0])
+    with pytest.raises(ValueError, match="between 0 and 1, got 2"):
+        linear_probe(x, y, x, y, holdout=2.0)
+    with pytest.raises(ValueError, match="leave 0 to choose on"):
+        linear_probe(x[:4], y[:4], x, y)
+    with pytest.raises(ValueError, match="1 of 120 test features are not finite"):
+        linear_probe(x, y, torch.where(torch.arange(120).view(40, 3) == 5, torch.nan, x), y)
+    with pytest.raises(ValueError, match="class numbers from 0, got -1"):
+        linear_probe(x, y - 1, x, y)
