@@ -1,0 +1,89 @@
+"""The directory of a run: what is in it, and whether a run may start, or go on, there."""
+
+import json
+import os
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from reglet.engine.checkpoint import read_about
+from reglet.engine.settings import FREE
+
+Json = dict[str, Any]
+CONFIG, METRICS, CHECKPOINT, ENCODER, CARD = (
+    "config.json",
+    "metrics.jsonl",
+    "checkpoint.safetensors",
+    "encoder.safetensors",
+    "card.json",
+)
+PACKAGES = ("reglet", "torch", "numpy", "lightning-fabric", "safetensors", "timm", "torchvision", "pillow")
+
+
+class RunError(ValueError):
+    """A run cannot start, or go on, as it was asked to."""
+
+
+def prepare(out: Path, config: Json, *, resume: bool) -> None:
+    """Check that `config` may run in `out`, and write it there."""
+    stored = out / CONFIG
+    if not resume:
+        if stored.exists() or (out / CHECKPOINT).exists():
+            raise RunError(
+                f"{out} holds a run already ({progress(out)}). resume=true continues it; for a new one give another out"
+            )
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(stored, {**config, "versions": versions()})
+        return
+    if not stored.exists():
+        raise RunError(f"there is no run to resume in {out}: {CONFIG} is missing")
+    if changed := differences(read_config(stored), config):
+        raise RunError(
+            f"{out} was started with another configuration, so resume would not continue it: {'; '.join(changed)}. "
+            f"Leave those out, or start a new run, with init_from={out} if it should have these weights"
+        )
+
+
+def differences(stored: Json, given: Json) -> list[str]:
+    """What a resumed run must not change, in words."""
+    keys = sorted((stored.keys() | given.keys()) - FREE - {"init_from"})
+    plain = json.loads(json.dumps(given))
+    return [
+        f"{key} was {stored.get(key)!r} and is {plain.get(key)!r}" for key in keys if stored.get(key) != plain.get(key)
+    ]
+
+
+def read_config(path: Path) -> Json:
+    """config.json without the versions that stand beside the configuration."""
+    try:
+        config: Json = json.loads(path.read_text())
+    except (OSError, json.JSONDecodeError) as error:
+        raise RunError(f"{path} is no configuration of a run: {error}") from error
+    config.pop("versions", None)
+    return config
+
+
+def progress(out: Path) -> str:
+    path = out / CHECKPOINT
+    return f"checkpoint of step {read_about(path)['step']}" if path.exists() else "no checkpoint yet"
+
+
+def write_json(path: Path, value: Json) -> None:
+    """Atomically, as checkpoints are."""
+    fresh = path.with_name(path.name + ".tmp")
+    with fresh.open("w") as file:
+        file.write(json.dumps(value, indent=1) + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def versions() -> dict[str, str]:
+    found = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            continue
+    return found

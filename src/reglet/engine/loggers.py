@@ -1,0 +1,51 @@
+"""TensorBoard and Weights & Biases, for those who look there; metrics.jsonl is written in any case."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+
+class Logger(Protocol):
+    def log(self, step: int, numbers: Mapping[str, float]) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class TensorBoard:
+    def __init__(self, out: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ImportError("loggers=tensorboard needs it: pip install tensorboard") from error
+        self.writer = SummaryWriter(str(out / "tensorboard"))  # type: ignore[no-untyped-call]
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        for name, number in numbers.items():
+            self.writer.add_scalar(name, number, step)  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        self.writer.close()  # type: ignore[no-untyped-call]
+
+
+class WandB:
+    """Offline unless WANDB_MODE says otherwise: a training run should not wait for a network."""
+
+    def __init__(self, out: Path, config: Mapping[str, Any]) -> None:
+        try:
+            import wandb
+        except ImportError as error:
+            raise ImportError("loggers=wandb needs it: pip install wandb") from error
+        mode = os.environ.get("WANDB_MODE", "offline")
+        self.run = wandb.init(dir=str(out), name=out.name, config=dict(config), mode=mode, resume="allow")
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        self.run.log(dict(numbers), step=step)
+
+    def close(self) -> None:
+        self.run.finish()
+
+
+def build_loggers(names: str, out: Path, config: Mapping[str, Any]) -> list[Logger]:
+    known = {"tensorboard": lambda: TensorBoard(out), "wandb": lambda: WandB(out, config)}
+    return [known[name]() for name in filter(None, names.split(","))]

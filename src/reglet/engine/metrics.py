@@ -1,0 +1,38 @@
+"""metrics.jsonl: one line per measurement, in the order of steps."""
+
+import json
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+class Metrics:
+    """Appends to the file, each line complete before the next; rows after step `start` are from a run that died."""
+
+    def __init__(self, path: Path, *, start: int = 0) -> None:
+        self.path = path
+        kept = [row for row in read_metrics(path) if row["step"] <= start] if path.exists() else []
+        fresh = path.with_suffix(".tmp")
+        fresh.write_text("".join(json.dumps(row) + "\n" for row in kept))
+        fresh.replace(path)
+        self.file = path.open("a")
+
+    def log(self, step: int, numbers: Mapping[str, float]) -> None:
+        row = {"step": step, "time": round(time.time(), 3), **numbers}
+        self.file.write(json.dumps(row) + "\n")
+        self.file.flush()
+
+    def close(self) -> None:
+        self.file.close()
+
+
+def read_metrics(path: Path) -> list[dict[str, Any]]:
+    """All complete lines: a killed run may have left half of one at the end."""
+    rows = []
+    for line in path.read_text().splitlines():
+        try:
+            rows.append(json.loads(line))
+        except json.JSONDecodeError:
+            break
+    return rows

@@ -1,0 +1,73 @@
+"""AdamW and LARS, with weight decay on matrices and kernels only."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from reglet.engine.settings import OptimizerName
+
+
+def parameter_groups(module: nn.Module, *, weight_decay: float) -> list[dict[str, Any]]:
+    """Those that decay, and those that do not: norms, biases and everything else with one axis or none."""
+    trained = [p for p in module.parameters() if p.requires_grad]
+    groups = [
+        {"params": [p for p in trained if p.ndim > 1], "weight_decay": weight_decay},
+        {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
+    ]
+    return [group for group in groups if group["params"]]
+
+
+def build_optimizer(
+    module: nn.Module, name: OptimizerName, *, lr: float, weight_decay: float, fused: bool = True
+) -> torch.optim.Optimizer:
+    groups = parameter_groups(module, weight_decay=weight_decay)
+    if not groups:
+        raise ValueError(f"{type(module).__name__} has no parameter that could be trained")
+    if name == "lars":
+        return LARS(groups, lr=lr)
+    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.999), fused=fused)
+
+
+class LARS(torch.optim.Optimizer):
+    """SGD with momentum whose step is, layer by layer, a share of the weights' norm.  You et al. 2017.
+
+        u = g + decay p,    q = trust |p| / |u|    (1 for vectors, and where a norm is zero)
+        m = momentum m + q u,    p = p - lr m
+
+    As in Barlow Twins and VICReg: vectors are neither decayed nor scaled, and the scale stands inside the momentum.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Tensor] | Iterable[dict[str, Any]],
+        *,
+        lr: float,
+        momentum: float = 0.9,
+        weight_decay: float = 0.0,
+        trust: float = 1e-3,
+    ) -> None:
+        super().__init__(params, {"lr": lr, "momentum": momentum, "weight_decay": weight_decay, "trust": trust})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        loss = None if closure is None else torch.enable_grad()(closure)()
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._update(p, p.grad, group)
+        return loss
+
+    def _update(self, p: Tensor, g: Tensor, group: dict[str, Any]) -> None:
+        if p.ndim > 1:
+            u = g.add(p, alpha=group["weight_decay"])
+            weight, length = torch.linalg.vector_norm(p), torch.linalg.vector_norm(u)
+            q = torch.where((weight > 0) & (length > 0), group["trust"] * weight / length, torch.ones_like(weight))
+            g = u.mul(q)
+        state = self.state[p]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(p)
+        m = state["momentum_buffer"]
+        m.mul_(group["momentum"]).add_(g)
+        p.add_(m, alpha=-group["lr"])

@@ -1,0 +1,62 @@
+"""What a step sees, as a function of (seed, step) alone.
+
+So a resumed run needs no more than its step number, and W ranks see exactly the samples and views that one process
+would: everything is drawn for the global batch, and each rank takes its slice.
+"""
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+ORDER, VIEWS, NOISE = 0, 1, 2  # independent streams of one seed
+
+
+def seed_of(*numbers: int) -> int:
+    """A 63-bit seed from several natural numbers."""
+    return int(np.random.SeedSequence(numbers).generate_state(1, np.uint64)[0] >> 1)
+
+
+def generator(*numbers: int) -> torch.Generator:
+    return torch.Generator().manual_seed(seed_of(*numbers))
+
+
+@dataclass(frozen=True)
+class Order:
+    """`n` samples in batches of `batch`; every epoch is a permutation, and its last, incomplete batch is left out.
+
+    >>> order = Order(n=5, batch=2, seed=0)
+    >>> order.per_epoch, len(order.indices(7))
+    (2, 2)
+    """
+
+    n: int
+    batch: int
+    seed: int
+
+    def __post_init__(self) -> None:
+        if self.n < self.batch:
+            raise ValueError(f"batch {self.batch} is larger than the data, which have {self.n} images")
+
+    @property
+    def per_epoch(self) -> int:
+        return self.n // self.batch
+
+    def indices(self, step: int) -> Int64[Tensor, " b"]:
+        """The global batch of step `step`, counted from 0."""
+        epoch, i = divmod(step, self.per_epoch)
+        return _permutation(self.n, self.seed, epoch)[i * self.batch : (i + 1) * self.batch]
+
+
+@lru_cache(maxsize=4)
+def _permutation(n: int, seed: int, epoch: int) -> Int64[Tensor, " n"]:
+    return torch.randperm(n, generator=generator(seed, ORDER, epoch))
+
+
+def share(batch: int, rank: int, world: int) -> slice:
+    """The part of the global batch that is `rank`'s."""
+    each = batch // world
+    return slice(rank * each, (rank + 1) * each)

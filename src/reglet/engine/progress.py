@@ -1,0 +1,59 @@
+"""The line that moves: step, terms, images per second, time left, the last kNN score."""
+
+import sys
+import time
+from collections import deque
+from collections.abc import Mapping
+
+
+class Progress:
+    """A rich bar on a terminal, where rich is installed; a line per epoch anywhere else; nothing if not `shown`."""
+
+    def __init__(self, *, start: int, steps: int, per_epoch: int, batch: int, shown: bool) -> None:
+        self.start, self.steps, self.per_epoch, self.batch, self.shown = start, steps, per_epoch, batch, shown
+        self.times: deque[tuple[int, float]] = deque([(start, time.perf_counter())], maxlen=50)
+        self.knn: float | None = None
+        self.bar = _bar(start, steps) if shown and sys.stderr.isatty() else None
+
+    def close(self) -> None:
+        if self.bar:
+            self.bar.stop()
+
+    def tick(self, done: int) -> None:
+        self.times.append((done, time.perf_counter()))
+
+    @property
+    def images_per_second(self) -> float:
+        (first, since), (last, now) = self.times[0], self.times[-1]
+        return (last - first) * self.batch / (now - since) if now > since else 0.0
+
+    def show(self, done: int, terms: Mapping[str, float]) -> None:
+        if not self.shown:
+            return
+        numbers = "  ".join(f"{name} {term:.4g}" for name, term in terms.items())
+        tail = "" if self.knn is None else f"  kNN {self.knn:.1%}"
+        if self.bar:
+            self.bar.update(self.bar.task_ids[0], completed=done, numbers=numbers + tail, speed=self.images_per_second)
+        elif done % self.per_epoch == 0 or done == self.steps:
+            left = (self.steps - done) * self.batch / max(self.images_per_second, 1e-9)
+            epoch = -(-done // self.per_epoch)
+            speed = f"{self.images_per_second:.0f} images/s, {left / 60:.1f} min left"
+            print(f"epoch {epoch}  step {done}/{self.steps}  {numbers}{tail}  {speed}", file=sys.stderr, flush=True)
+
+
+def _bar(start: int, steps: int):  # type: ignore[no-untyped-def]  # rich may be absent
+    try:
+        from rich import progress
+    except ImportError:
+        return None
+    bar = progress.Progress(
+        progress.TextColumn("step {task.completed:.0f}/{task.total:.0f}"),
+        progress.BarColumn(20),
+        progress.TextColumn("{task.fields[numbers]}"),
+        progress.TextColumn("{task.fields[speed]:.0f} images/s"),
+        progress.TimeRemainingColumn(),
+        refresh_per_second=4,
+    )
+    bar.add_task("", total=steps, completed=start, numbers="", speed=0.0)
+    bar.start()
+    return bar

@@ -1,0 +1,87 @@
+"""How a run trains: every number that the loop needs, by the names that the command line uses too."""
+
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, TypeVar, get_args
+
+T = TypeVar("T")
+OptimizerName = Literal["adamw", "lars"]
+Precision = Literal["32-true", "bf16-mixed", "16-mixed", "bf16-true"]
+StrategyName = Literal["ddp", "fsdp"]
+Accelerator = Literal["auto", "cpu", "cuda", "mps"]
+
+# A resumed run may change these and still be the same run.
+FREE = frozenset(
+    {"out", "resume", "devices", "nodes", "strategy", "accelerator", "save_every", "log_every", "knn_every", "loggers"}
+)
+
+
+def option(default: T, says: str) -> T:
+    """A field with the sentence that `--help` prints for it."""
+    return field(default=default, metadata={"help": says})  # type: ignore[no-any-return,call-overload]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Everything random in a run is a function of `seed` and of the step."""
+
+    out: str = option("runs/run", "directory of the run: configuration, metrics, checkpoint, encoder")
+    epochs: int = option(100, "times that the data are seen")
+    batch: int = option(256, "images per optimizer step, over all devices")
+    micro_batch: int = option(0, "images at a time on a device, with the exact gradient of the batch; 0: all at once")
+    accumulate: int = option(1, "cut the batch into so many parts, each with a loss of its own, and average")
+    optimizer: OptimizerName = option("adamw", "adamw or lars")
+    lr: float = option(1e-3, "largest learning rate, as it is: not scaled by the batch")
+    weight_decay: float = option(0.05, "of matrices and kernels; norms, biases and other vectors have none")
+    warmup: float = option(0.1, "share of the steps during which the learning rate rises; a cosine to zero follows")
+    clip: float = option(0.0, "largest norm of the whole gradient; 0: none")
+    ema: float = option(0.0, "decay of a moving average of the weights, which is then the encoder; 0: none")
+    precision: Precision = option("32-true", "32-true, bf16-mixed, 16-mixed or bf16-true")
+    compile: bool = option(False, "torch.compile the method")
+    channels_last: bool = option(True, "memory layout in which convolutions are faster")
+    seed: int = option(0, "of weights, order of the data, views and dropout")
+    accelerator: Accelerator = option("auto", "auto, cpu, cuda or mps")
+    devices: int = option(1, "processes on this machine, one per device")
+    nodes: int = option(1, "machines, when started by torchrun")
+    strategy: StrategyName = option("ddp", "ddp, or fsdp to share the weights out over the devices")
+    save_every: int = option(500, "steps between checkpoints; there is always one at the end")
+    log_every: int = option(10, "steps between lines of metrics.jsonl")
+    knn_every: int = option(1, "epochs between online kNN scores, where the data have labels; 0: none")
+    loggers: str = option("", "besides metrics.jsonl: tensorboard, wandb or tensorboard,wandb")
+    resume: bool = option(False, "continue the run in `out`, to the same bits as if it had never stopped")
+    init_from: str = option("", "start a new run from the weights of this encoder.safetensors or run directory")
+
+    def __post_init__(self) -> None:
+        for name in ("epochs", "batch", "accumulate", "devices", "nodes", "save_every", "log_every"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
+        for name in ("micro_batch", "lr", "weight_decay", "clip", "knn_every", "seed"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        for name in ("warmup", "ema"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is a share between 0 and 1, got {getattr(self, name)}")
+        for name, kind in _choices(type(self)).items():
+            if getattr(self, name) not in kind:
+                raise ValueError(f"{name} is one of {', '.join(kind)}; got {getattr(self, name)!r}")
+        if unknown := set(filter(None, self.loggers.split(","))) - {"tensorboard", "wandb"}:
+            raise ValueError(f"loggers are tensorboard and wandb; got {', '.join(sorted(unknown))}")
+        self._check_together()
+
+    def _check_together(self) -> None:
+        if self.resume and self.init_from:
+            raise ValueError(
+                "resume continues the run in `out`, init_from starts a new one from weights: give one of them"
+            )
+        if self.micro_batch and self.accumulate > 1:
+            raise ValueError("micro_batch has the exact gradient of the batch, accumulate an average: give one of them")
+        if self.batch % (self.devices * self.nodes * self.accumulate):
+            raise ValueError(
+                f"batch {self.batch} is not a multiple of devices x nodes x accumulate "
+                f"= {self.devices} x {self.nodes} x {self.accumulate}"
+            )
+        if self.strategy == "fsdp" and self.ema:
+            raise ValueError("ema keeps a whole copy of the weights on every device, which fsdp is there to avoid")
+
+
+def _choices(cls: type) -> dict[str, tuple[Any, ...]]:
+    return {f.name: get_args(f.type) for f in fields(cls) if get_args(f.type)}

@@ -1,0 +1,124 @@
+"""A method, a view policy and images small enough to train in a second; run as a script, a run to be killed."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor, nn
+
+from reglet.data.memory import InMemory
+from reglet.engine.settings import Settings
+from reglet.losses import BarlowTwinsLoss, VISRegLoss
+from reglet.method import Batch, Method
+from reglet.types import Terms
+
+
+@dataclass(frozen=True)
+class Shift:
+    """How far each image is brightened."""
+
+    by: Tensor
+
+    def take(self, which: slice) -> "Shift":
+        return Shift(self.by[which])
+
+
+class Brighten:
+    """Views that differ in brightness and noise."""
+
+    def __init__(self, *, views: int = 2) -> None:
+        self.n_global, self.views = views, views
+
+    def draw(self, n: int, generator: torch.Generator | None = None) -> list[Shift]:
+        return [Shift(torch.rand(n, generator=generator)) for _ in range(self.views)]
+
+    def apply(self, images: Tensor, draws: Sequence[Shift]) -> list[Tensor]:
+        return [images.float() / 255 - draw.by[:, None, None, None].to(images.device) for draw in draws]
+
+
+class Toy(Method):
+    """A conv net, with batch norm or without, under any view loss."""
+
+    def __init__(self, loss: nn.Module, *, norm: bool, dropout: float = 0.0) -> None:
+        super().__init__()
+        middle = nn.BatchNorm2d(8) if norm else nn.Identity()
+        self.backbone = nn.Sequential(
+            nn.Conv2d(3, 8, 3, stride=2, bias=False),
+            middle,
+            nn.ReLU(),
+            nn.Dropout(dropout),
+            nn.Conv2d(8, 12, 3),
+            nn.ReLU(),
+            nn.AdaptiveAvgPool2d(1),
+            nn.Flatten(),
+        )
+        self.head, self.loss = nn.Linear(12, 8), loss
+        self.register_buffer("seen", torch.zeros((), dtype=torch.long))
+
+    def forward(self, batch: Batch) -> Terms:
+        return self.objective(self.project(batch.views), batch.n_global)
+
+    def project(self, views: Sequence[Tensor]) -> Tensor:
+        return torch.stack([self.head(self.backbone(v)) for v in views])
+
+    def objective(self, z: Tensor, n_global: int) -> Terms:
+        return self.loss.terms(z)
+
+    def encode(self, x: Tensor) -> Tensor:
+        return self.backbone(x)
+
+    def after_step(self, step: int, steps: int) -> None:
+        self.seen += 1
+
+
+def images(n: int = 96, *, seed: int = 0) -> InMemory:
+    """Three classes that differ in colour."""
+    g = torch.Generator().manual_seed(seed)
+    labels = torch.arange(n) % 3
+    x = torch.randint(0, 120, (n, 3, 10, 10), generator=g)
+    x[torch.arange(n), labels] += 100
+    return InMemory(x.to(torch.uint8), labels=labels, name="toy")
+
+
+def toy(kind: str = "visreg", *, norm: bool = True, dropout: float = 0.0) -> Toy:
+    torch.manual_seed(0)
+    losses = {
+        "visreg": lambda: VISRegLoss(slices=64, shared_slices=True, gather=True),
+        "barlow": lambda: BarlowTwinsLoss(gather=True),
+    }
+    return Toy(losses[kind](), norm=norm, dropout=dropout)
+
+
+def main() -> None:
+    """`python tests/engine/toy.py out=... epochs=...`: any setting, and loss=, norm=, dropout=, kill=, pause=."""
+    import os
+    import signal
+    import sys
+    import time
+
+    from reglet.train import fit
+
+    torch.set_num_threads(1)
+    given = dict(word.split("=", 1) for word in sys.argv[1:])
+    kill, pause = int(given.pop("kill", -1)), float(given.pop("pause", 0))
+    norm = given.pop("norm", "1") == "1"
+    method = toy(given.pop("loss", "visreg"), norm=norm, dropout=float(given.pop("dropout", 0)))
+    kinds = {f.name: type(f.default) for f in fields(Settings)}
+    values = {k: v == "true" if kinds[k] is bool else kinds[k](v) for k, v in given.items()}
+
+    class Mortal(Brighten):
+        steps = 0
+
+        def apply(self, images: Tensor, draws: Sequence[Shift]) -> list[Tensor]:
+            if self.steps == kill:
+                os.kill(os.getpid(), signal.SIGKILL)
+            self.steps += 1
+            time.sleep(pause)
+            return super().apply(images, draws)
+
+    result = fit(method, images(), Mortal(), Settings(**values), shown=False)
+    print(result.steps, result.finished)
+
+
+if __name__ == "__main__":
+    main()
