@@ -1,0 +1,140 @@
+"""A box of each image, resized to one size for all."""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from reglet.views import check
+from reglet.views.flip import hflip
+from reglet.views.resample import Interpolation, matrices
+
+_TRIES = 10  # as torchvision
+_MIDDLE = 0.4999  # rounds to the middle position, and to the upper left one of two
+
+
+def resized_crop(
+    x: Tensor,
+    boxes: Int64[Tensor, "n 4"],
+    *,
+    size: int,
+    interpolation: Interpolation = "bilinear",
+    flip: Bool[Tensor, " n"] | None = None,
+) -> Float[Tensor, "n c size size"]:
+    """Box (i, j, h, w) of each image, antialiased, as float; uint8 is brought to [0, 1].
+
+    torchvision's `resized_crop(antialias=True)` on floats, to within rounding.  On uint8 torchvision rounds to 1/255,
+    and clips what a cubic overshoots; here nothing is rounded or clipped.
+    """
+    check.images(x)
+    check.one_each(x, boxes=boxes)
+    height, width = x.shape[2:]
+    i, j, h, w = boxes.to(x.device).unbind(1)
+    if bool(((boxes[:, :2] < 0) | (boxes[:, 2:] < 1)).any()) or bool(((i + h > height) | (j + w > width)).any()):
+        raise ValueError(f"a box (i, j, h, w) lies outside the images of {height} x {width}: {_worst(boxes, x)}")
+    gain = 1 / 255 if x.dtype == torch.uint8 else 1.0
+    flip = None if flip is None else flip.to(x.device)
+    rows = matrices(i, h, size=height, out=size, interpolation=interpolation)
+    columns = matrices(j, w, size=width, out=size, interpolation=interpolation, reverse=flip, gain=gain)
+    narrow = x.float().flatten(1, 2) @ columns.mT
+    return rows[:, None] @ narrow.unflatten(1, x.shape[1:3])
+
+
+def _worst(boxes: Tensor, x: Tensor) -> list[int]:
+    limit = torch.tensor(x.shape[2:], device=boxes.device)
+    bad = ((boxes[:, :2] < 0) | (boxes[:, 2:] < 1) | (boxes[:, :2] + boxes[:, 2:] > limit)).any(1)
+    return boxes[bad][0].tolist()
+
+
+@dataclass(frozen=True)
+class ResizedCrop:
+    """A random box of a share `scale` of the image's area and of an aspect `ratio` (width / height, log-uniform).
+
+    As torchvision's RandomResizedCrop: ten tries, then the largest box in the middle.  A try is judged by shares, not
+    by rounded pixels, so a box that would stick out by less than half a pixel is refused here and rounded there.
+    aspect: width / height of the images that will come.
+    """
+
+    scale: tuple[float, float] = (0.08, 1.0)
+    ratio: tuple[float, float] = (3 / 4, 4 / 3)
+    interpolation: Interpolation = "bilinear"
+    aspect: float = 1.0
+
+    def __post_init__(self) -> None:
+        check.interval("scale", self.scale, low=0.0, high=1.0)
+        check.interval("ratio", self.ratio, low=0.0, high=math.inf)
+        if not 0 < self.aspect < math.inf:
+            raise ValueError(f"aspect is width / height of the images, got {self.aspect}")
+        if self.interpolation not in ("bilinear", "bicubic"):
+            raise ValueError(f"interpolation is bilinear or bicubic, got {self.interpolation!r}")
+
+    def draw(self, n: int, generator: torch.Generator | None = None) -> Float[Tensor, "n 4"]:
+        device = generator.device if generator is not None else "cpu"
+        u = torch.rand(n, 2 * _TRIES + 2, generator=generator, device=device)
+        low, high = self.scale
+        area = low + (high - low) * u[:, :_TRIES]
+        low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
+        ratio = (low + (high - low) * u[:, _TRIES : 2 * _TRIES]).exp()
+        sides = torch.stack([(area / ratio * self.aspect).sqrt(), (area * ratio / self.aspect).sqrt()], dim=2)
+        fits = (sides <= 1).all(2)
+        first = fits.int().argmax(1)
+        sides = sides[torch.arange(n, device=device), first]
+        found = fits.any(1)[:, None]
+        nearest = min(max(self.aspect, self.ratio[0]), self.ratio[1])
+        largest = sides.new_tensor([min(1.0, self.aspect / nearest), min(1.0, nearest / self.aspect)])
+        position = torch.where(found, u[:, 2 * _TRIES :], _MIDDLE)
+        return torch.cat([position, torch.where(found, sides, largest)], dim=1)
+
+    def boxes(self, crop: Float[Tensor, "n 4"], *, height: int, width: int, size: int) -> Int64[Tensor, "n 4"]:
+        """(i, j, h, w) in pixels of an image of height x width."""
+        limit = torch.tensor([height, width], device=crop.device)
+        sides = (crop[:, 2:] * limit).round().clamp(min=1).minimum(limit)
+        corner = (crop[:, :2] * (limit - sides + 1)).floor().minimum(limit - sides)
+        return torch.cat([corner, sides], dim=1).long()
+
+    def apply(
+        self, x: Tensor, crop: Float[Tensor, "n 4"], flip: Bool[Tensor, " n"] | None, *, size: int
+    ) -> Float[Tensor, "n c size size"]:
+        boxes = self.boxes(crop, height=x.shape[2], width=x.shape[3], size=size)
+        out = resized_crop(x, boxes, size=size, interpolation=self.interpolation, flip=flip)
+        return out.clamp_(0, 1) if self.interpolation == "bicubic" else out  # a cubic overshoots, a pixel cannot
+
+
+@dataclass(frozen=True)
+class PadCrop:
+    """`padding` black pixels on every side, then a box of the view's size, unresized: supervised training on CIFAR."""
+
+    padding: int = 4
+
+    def __post_init__(self) -> None:
+        if self.padding < 0:
+            raise ValueError(f"padding must not be negative, got {self.padding}")
+
+    def draw(self, n: int, generator: torch.Generator | None = None) -> Float[Tensor, "n 4"]:
+        device = generator.device if generator is not None else "cpu"
+        position = torch.rand(n, 2, generator=generator, device=device)
+        return torch.cat([position, torch.ones_like(position)], dim=1)
+
+    def boxes(self, crop: Float[Tensor, "n 4"], *, height: int, width: int, size: int) -> Int64[Tensor, "n 4"]:
+        """(i, j, size, size) in pixels of the image; i and j may be negative."""
+        room = torch.tensor([height, width], device=crop.device) + 2 * self.padding - size
+        if bool((room < 0).any()):
+            raise ValueError(
+                f"a crop of {size} px needs images of at least {size - 2 * self.padding} px "
+                f"with padding {self.padding}, got {height} x {width}"
+            )
+        corner = (crop[:, :2] * (room + 1)).floor().minimum(room) - self.padding
+        return torch.cat([corner, torch.full_like(corner, size)], dim=1).long()
+
+    def apply(
+        self, x: Tensor, crop: Float[Tensor, "n 4"], flip: Bool[Tensor, " n"] | None, *, size: int
+    ) -> Float[Tensor, "n c size size"]:
+        check.images(x)
+        corner = self.boxes(crop, height=x.shape[2], width=x.shape[3], size=size)[:, :2].to(x.device) + self.padding
+        padded = torch.nn.functional.pad(x, [self.padding] * 4)
+        windows = padded.unfold(2, size, 1).unfold(3, size, 1)
+        out = windows[torch.arange(len(x), device=x.device), :, corner[:, 0], corner[:, 1]]
+        out = out.float().div_(255) if x.dtype == torch.uint8 else out.float()
+        return out if flip is None else hflip(out, flip)

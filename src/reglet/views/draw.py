@@ -1,0 +1,48 @@
+"""What was drawn for one view, as data: kept with the batch, replayed, predicted, inverted."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Draw:
+    """One view of n images.  An operation that the view does not have, or that the coin spared, holds its identity.
+
+    crop: (y, x, height, width) in shares of the image, so that a draw fits images of any size: the sides, and the
+        position among those that are possible, both from 0 to 1.  `View.boxes` gives the pixels (i, j, h, w).
+    angle: degrees, turn: quarter turns; both counter-clockwise.
+    factors: brightness, contrast, saturation (1: unchanged) and hue (0: unchanged), applied in the order of `order`,
+        a permutation of these four.  Where `jitter` is False they are drawn but not applied.
+    sigma: of the blur, in pixels of the view; 0: none.
+    """
+
+    crop: Float[Tensor, "n 4"]
+    flip: Bool[Tensor, " n"]
+    angle: Float[Tensor, " n"]
+    turn: Int64[Tensor, " n"]
+    jitter: Bool[Tensor, " n"]
+    factors: Float[Tensor, "n 4"]
+    order: Int64[Tensor, "n 4"]
+    gray: Bool[Tensor, " n"]
+    sigma: Float[Tensor, " n"]
+    solarize: Bool[Tensor, " n"]
+
+    def __len__(self) -> int:
+        return len(self.flip)
+
+    def take(self, index: slice | Int64[Tensor, " m"]) -> "Draw":
+        """The draw of some of the images: a rank's share of the global batch, a micro-batch."""
+        return Draw(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
+    def to(self, device: torch.device | str) -> "Draw":
+        return Draw(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+
+
+def share_geometry(draws: Sequence[Draw]) -> list[Draw]:
+    """All views see the crop, flip and rotation of the first; what happens to their colours stays their own."""
+    first = draws[0]
+    return [replace(d, crop=first.crop, flip=first.flip, angle=first.angle, turn=first.turn) for d in draws]

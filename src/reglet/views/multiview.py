@@ -1,0 +1,45 @@
+"""Several views of each image: two, or a few large and many small ones."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from reglet.views.draw import Draw
+from reglet.views.view import View
+
+
+@dataclass(frozen=True)
+class Policy:
+    """The first `n_global` views are global, the others local; all global ones have the same size.
+
+    >>> two = Policy((View(32, flip=0.5), View(32, solarize=0.2)), n_global=2)
+    >>> draws = two.draw(4, torch.Generator().manual_seed(0))
+    >>> [tuple(x.shape) for x in two.apply(torch.rand(4, 3, 32, 32), draws)]
+    [(4, 3, 32, 32), (4, 3, 32, 32)]
+    """
+
+    views: tuple[View, ...]
+    n_global: int
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_global <= len(self.views):
+            raise ValueError(f"of {len(self.views)} views at least one is global and at most all, got {self.n_global}")
+        sizes = sorted({view.size for view in self.views[: self.n_global]})
+        if len(sizes) > 1:
+            raise ValueError(f"global views have one size, got {sizes}")
+
+    @property
+    def size(self) -> int:
+        """Of the global views, in pixels."""
+        return self.views[0].size
+
+    def draw(self, n: int, generator: torch.Generator | None = None) -> list[Draw]:
+        return [view.draw(n, generator) for view in self.views]
+
+    def apply(self, images: Tensor, draws: Sequence[Draw]) -> list[Tensor]:
+        """uint8 images, or floating-point ones in [0, 1], to normalised float views."""
+        if len(draws) != len(self.views):
+            raise ValueError(f"one draw for each of the {len(self.views)} views, got {len(draws)}")
+        return [view.apply(images, draw) for view, draw in zip(self.views, draws, strict=True)]

@@ -1,0 +1,177 @@
+"""The policies of the papers, by name.
+
+Sizes are given by the person; shares, strengths and probabilities are the papers'.  A blur for which a paper gives no
+window has one of a tenth of the view, 23 px at 224 px, as SimCLR.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from difflib import get_close_matches
+
+from reglet.views.blur import Blur
+from reglet.views.color import ColorJitter
+from reglet.views.crop import PadCrop, ResizedCrop
+from reglet.views.multiview import Policy
+from reglet.views.normalize import Normalize
+from reglet.views.view import View
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Global views, repeated in turn up to `n_global`, and `n_local` times the local one."""
+
+    views: tuple[View, ...]
+    n_global: int = 2
+    local: View | None = None
+    n_local: int = 0
+
+
+def visreg(size: int, local_size: int) -> Recipe:
+    """VISReg, ViT-B and ViT-L on ImageNet-1k: 4 global and 6 local views.  LeJEPA and SIGReg are compared on the same.
+
+    solarize 0.2 is the paper's; in the authors' code two coins make it 0.1.  hue 0.1, as their torchvision path.
+    """
+    view = _visreg(size, ResizedCrop((0.3, 1.0), interpolation="bicubic"))
+    local = replace(view, size=local_size, crop=ResizedCrop((0.05, 0.3), interpolation="bicubic"))
+    return Recipe((view,), n_global=4, local=local, n_local=6)
+
+
+def visreg_small(size: int, local_size: int) -> Recipe:
+    """VISReg's ablations (ViT-S/8, Imagenette, long tail, Galaxy10): 4 global views, no local ones."""
+    return Recipe((_visreg(size, ResizedCrop((0.08, 1.0), interpolation="bicubic")),), n_global=4)
+
+
+def _visreg(size: int, crop: ResizedCrop) -> View:
+    return View(size, crop, flip=0.5, jitter=ColorJitter(), gray=0.2, blur=Blur(9), solarize=0.2)
+
+
+def smi(size: int, local_size: int) -> Recipe:
+    """SMI on CIFAR.  The paper names a blur and gives no probability: 0.5 here."""
+    view = View(size, ResizedCrop((0.2, 1.0)), flip=0.5, jitter=ColorJitter(), gray=0.2, blur=Blur(_window(size)))
+    return Recipe((view,))
+
+
+def smi_imagenette(size: int, local_size: int) -> Recipe:
+    """SMI on ImageNette and ImageWoof: smaller crops, more saturation, solarization."""
+    (view,) = smi(size, local_size).views
+    return Recipe((replace(view, crop=ResizedCrop(), jitter=ColorJitter(saturation=0.4), solarize=0.2),))
+
+
+def moco(size: int, local_size: int) -> Recipe:
+    """MoCo-v3, on which SER is built: BYOL's two views, bilinear."""
+    return Recipe(_byol(size, ResizedCrop()))
+
+
+def byol(size: int, local_size: int) -> Recipe:
+    """BYOL, Barlow Twins and VICReg: one view always blurred, the other sometimes blurred and solarized."""
+    return Recipe(_byol(size, ResizedCrop(interpolation="bicubic")))
+
+
+def dino(size: int, local_size: int) -> Recipe:
+    """DINO: BYOL's views of large crops, and 8 small crops that are blurred every other time."""
+    views = _byol(size, ResizedCrop((0.4, 1.0), interpolation="bicubic"))
+    crop = ResizedCrop((0.05, 0.4), interpolation="bicubic")
+    local = replace(views[0], size=local_size, crop=crop, blur=Blur(_window(local_size)))
+    return Recipe(views, local=local, n_local=8)
+
+
+def _byol(size: int, crop: ResizedCrop) -> tuple[View, View]:
+    blur = Blur(_window(size), p=1.0)
+    first = View(size, crop, flip=0.5, jitter=ColorJitter(), gray=0.2, blur=blur)
+    return first, replace(first, blur=replace(blur, p=0.1), solarize=0.2)
+
+
+def simclr(size: int, local_size: int) -> Recipe:
+    """SimCLR, with its full colour strength."""
+    jitter = ColorJitter(0.8, 0.8, 0.8, 0.2)
+    return Recipe((View(size, ResizedCrop(), flip=0.5, jitter=jitter, gray=0.2, blur=Blur(_window(size))),))
+
+
+def supervised(size: int, local_size: int) -> Recipe:
+    """CIFAR's: padded by an eighth, 4 px at 32 px, cropped and flipped.  One view."""
+    return Recipe((View(size, PadCrop(size // 8), flip=0.5),), n_global=1)
+
+
+def domains(size: int, local_size: int) -> Recipe:
+    """DomainBed, on which LatentDR is measured.  One view."""
+    jitter = ColorJitter(0.3, 0.3, 0.3, 0.3, p=1.0)
+    return Recipe((View(size, ResizedCrop((0.7, 1.0)), flip=0.5, jitter=jitter, gray=0.1),), n_global=1)
+
+
+def probe(size: int, local_size: int) -> Recipe:
+    """For a linear classifier on frozen features: crop and flip.  One view."""
+    return Recipe((View(size, ResizedCrop(interpolation="bicubic"), flip=0.5),), n_global=1)
+
+
+def digits(size: int, local_size: int) -> Recipe:
+    """Ours, for the embedded digits: no flip, because a mirrored digit is another sign, and no blur."""
+    return Recipe((View(size, ResizedCrop((0.3, 1.0)), jitter=ColorJitter(), gray=0.2),))
+
+
+def plain(size: int, local_size: int) -> Recipe:
+    """The whole image, resized and normalised: nothing is random.  One view."""
+    return Recipe((View(size, ResizedCrop((1.0, 1.0), (1.0, 1.0), interpolation="bicubic")),), n_global=1)
+
+
+def _window(size: int) -> int:
+    return size // 10 | 1
+
+
+POLICIES: dict[str, Callable[[int, int], Recipe]] = {
+    "visreg": visreg,
+    "visreg-small": visreg_small,
+    "lejepa": visreg,
+    "sigreg": visreg,
+    "smi": smi,
+    "smi-imagenette": smi_imagenette,
+    "ser": moco,
+    "moco": moco,
+    "dino": dino,
+    "byol": byol,
+    "barlow": byol,
+    "vicreg": byol,
+    "simclr": simclr,
+    "supervised": supervised,
+    "domains": domains,
+    "probe": probe,
+    "digits": digits,
+    "plain": plain,
+}
+
+
+def policy(
+    name: str,
+    *,
+    size: int,
+    n_global: int | None = None,
+    n_local: int | None = None,
+    local_size: int | None = None,
+    normalize: Normalize | None = None,
+) -> Policy:
+    """The policy `name` for views of `size` pixels.
+
+    n_global, n_local: other numbers of views than the paper's.  local_size: 3/7 of `size`, 96 px at 224 px, rounded to
+    a multiple of 8 so that patches fit.  normalize: ImageNet's statistics unless given.
+
+    >>> policy("visreg", size=32, n_local=2).n_global
+    4
+    """
+    if name not in POLICIES:
+        close = get_close_matches(name, POLICIES, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"no view policy {name!r}.{hint} There are: {', '.join(POLICIES)}")
+    if size < 1 or (local_size is not None and local_size < 1):
+        raise ValueError(f"sizes are positive numbers of pixels, got size={size}, local_size={local_size}")
+    recipe = POLICIES[name](size, local_size or max(8, round(size * 3 / 7 / 8) * 8))
+    n_global = recipe.n_global if n_global is None else n_global
+    n_local = recipe.n_local if n_local is None else n_local
+    if n_global < 1 or n_local < 0:
+        raise ValueError(f"at least one global view and no fewer than 0 local ones, got {n_global} and {n_local}")
+    views = [recipe.views[i % len(recipe.views)] for i in range(n_global)]
+    if n_local:
+        if recipe.local is None:
+            raise ValueError(f"the policy {name!r} has no local views, got n_local={n_local}")
+        views += [recipe.local] * n_local
+    if normalize is not None:
+        views = [replace(view, normalize=normalize) for view in views]
+    return Policy(tuple(views), n_global=n_global)

@@ -1,0 +1,57 @@
+"""Antialiased resampling along one axis, as a small matrix for each sample.
+
+The filter of torch's `interpolate(antialias=True)`: output pixel o of a crop of length L that becomes `out` pixels has
+its centre at (o + 1/2) L / out; input pixel p weighs k(((p + 1/2) - centre) / max(L / out, 1)), and the weights of an
+output pixel sum to 1.  k is the triangle ("bilinear") or Keys' cubic with a = -1/2 ("bicubic").  Pixels outside the
+crop weigh nothing, because the crop comes first.
+"""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+Interpolation = Literal["bilinear", "bicubic"]
+
+
+def matrices(
+    start: Int64[Tensor, " n"],
+    length: Int64[Tensor, " n"],
+    *,
+    size: int,
+    out: int,
+    interpolation: Interpolation = "bilinear",
+    reverse: Bool[Tensor, " n"] | None = None,
+    gain: float = 1.0,
+) -> Float[Tensor, "n out size"]:
+    """From `size` pixels, of which [start, start + length) are the crop, to `out` pixels.  Rows sum to `gain`.
+
+    reverse: where the output runs backwards: a flip that costs nothing.
+    """
+    steps = length[:, None] / out
+    stretch = steps.clamp(min=1)
+    centre = (torch.arange(out, device=start.device) + 0.5) * steps
+    if reverse is not None:
+        centre = torch.where(reverse[:, None], centre.flip(1), centre)
+    pixel = torch.arange(size, device=start.device) - start[:, None]
+    outside = (pixel < 0) | (pixel >= length[:, None])
+    position = (pixel + 0.5).masked_fill_(outside, torch.inf)
+    distance = (position / stretch)[:, None, :] - (centre / stretch)[:, :, None]
+    weight = _triangle(distance) if interpolation == "bilinear" else _cubic(distance)
+    return weight.mul_(gain / weight.sum(2, keepdim=True))
+
+
+def _triangle(t: Tensor) -> Tensor:
+    """max(1 - |t|, 0).  In place."""
+    return t.abs_().clamp_(max=1).neg_().add_(1)
+
+
+def _cubic(t: Tensor) -> Tensor:
+    """1 - 5/2 t^2 + 3/2 t^3 on [0, 1], -1/2 (t - 1) (2 - t)^2 on [1, 2]: each is 0 at the other's border.  In place."""
+    t = t.abs_()
+    s = t.clamp(max=1)
+    inner = s.mul(-1.5).add_(1).mul_(s).add_(1).mul_(1 - s)
+    u = t.clamp_(1, 2).sub_(1)
+    rest = 1 - u
+    return inner.sub_(rest.mul_(rest).mul_(u), alpha=0.5)

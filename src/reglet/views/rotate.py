@@ -1,0 +1,40 @@
+"""Rotation about the centre: by any angle, interpolated, and by quarter turns, exact."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int64, Shaped
+from torch import Tensor
+
+from reglet.views import check
+
+
+def rotate(x: Float[Tensor, "n c h w"], degrees: Float[Tensor, " n"], *, fill: float = 0.0) -> Float[Tensor, "n c h w"]:
+    """Each image by its own angle, counter-clockwise, bilinear, in a frame of the same size.
+
+    torchvision's `rotate(interpolation=bilinear)` on floats.  What comes from outside the frame is `fill`, and mixed
+    with the image at its border.
+    """
+    check.images(x)
+    check.one_each(x, degrees=degrees)
+    height, width = x.shape[2:]
+    angle = torch.deg2rad(degrees.to(x))
+    cos, sin = angle.cos()[:, None, None], angle.sin()[:, None, None]
+    across = torch.arange(width, device=x.device, dtype=x.dtype) - (width - 1) / 2
+    down = (torch.arange(height, device=x.device, dtype=x.dtype) - (height - 1) / 2)[:, None]
+    source = torch.stack([(cos * across - sin * down) * 2 / width, (sin * across + cos * down) * 2 / height], dim=3)
+    return F.grid_sample(x - fill, source, mode="bilinear", padding_mode="zeros", align_corners=False) + fill
+
+
+def quarter_turn(x: Shaped[Tensor, "n c h w"], turns: Int64[Tensor, " n"]) -> Shaped[Tensor, "n c h w"]:
+    """Each image by its own number of quarter turns, counter-clockwise, bit-exact."""
+    check.images(x)
+    check.one_each(x, turns=turns)
+    turns = turns % 4
+    if x.shape[2] != x.shape[3] and bool((turns % 2).any()):
+        raise ValueError(f"odd quarter turns need square images, got {x.shape[2]} x {x.shape[3]}")
+    out = x.clone()
+    for k in (1, 2, 3):
+        rows = (turns == k).nonzero()[:, 0].to(x.device)
+        if len(rows):
+            out[rows] = torch.rot90(x[rows], k, dims=(2, 3))
+    return out
