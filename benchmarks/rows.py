@@ -1,14 +1,16 @@
-"""One measured number and what it was held against: what every benchmark returns, what the table prints, what is stored."""
+"""One measured number and what it was held against: what benchmarks return, the table prints and the file stores."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
+from typing import Literal
 
 
 @dataclass(frozen=True)
 class Row:
     """`value` of `metric` for `name` at `size`, measured `against` something; `low` and `high` are its spread.
 
-    `met` is None where no target was set.
+    `met` is None where no target was set; `bound` says whether the target is a floor or a ceiling.
     """
 
     name: str
@@ -20,36 +22,44 @@ class Row:
     against: str = ""
     low: float | None = None
     high: float | None = None
+    bound: Literal["", ">=", "<="] = ""
 
 
 def at_least(
     name: str, size: str, metric: str, value: float, target: float, *, against: str = "", low: float, high: float
 ) -> Row:
     """A row whose target is a floor: times faster."""
-    return Row(name, size, metric, value, target, value >= target, against, low, high)
+    return Row(name, size, metric, value, target, value >= target, against, low, high, ">=")
 
 
 def at_most(
     name: str, size: str, metric: str, value: float, target: float, *, against: str = "", low: float, high: float
 ) -> Row:
     """A row whose target is a ceiling: time with over time without, memory growth."""
-    return Row(name, size, metric, value, target, value <= target, against, low, high)
+    return Row(name, size, metric, value, target, value <= target, against, low, high, "<=")
 
 
-def table(rows: Sequence[Row]) -> str:
-    """The rows as plain text of 80 columns; name and size are printed where they change."""
-    lines = [f"{'what':<15}{'size':<22}{'measure':<21}{'value':>8}  {'target':>7} met", "-" * 80]
-    before = ("", "")
-    for row in rows:
-        same = (row.name, row.size) == before
-        name, size = ("", "") if same else (row.name, row.size)
-        if not same and before != ("", ""):
-            lines.append("")
-        before = (row.name, row.size)
-        target = "" if row.target is None else f"{row.target:.4g}"
-        met = {None: "", True: "yes", False: "NO"}[row.met]
-        measure = f"{row.metric} {row.against}".strip()
-        lines.append(f"{name:<15}{size:<22}{measure:<21}{row.value:>8.3g}  {target:>7} {met}".rstrip())
-        if row.low is not None and row.high is not None:
-            lines.append(f"{'':<37}{'':<21}{f'{row.low:.3g}..{row.high:.3g}':>12}")
-    return "\n".join(lines)
+HEADER = f"{'what, size':<25}{'measure':<28}{'value':>7} {'spread':>11} {'target':>6} met"
+
+
+def lines(rows: Iterable[Row]) -> Iterator[str]:
+    """The rows as plain text of 80 columns, a group as soon as it is complete: name and size stand at its left."""
+    yield HEADER
+    for (name, size), group in groupby(rows, key=lambda row: (row.name, row.size)):
+        yield "-" * 80
+        found = list(group)
+        left = [name, size] + [""] * (len(found) - 2)
+        for i, text in enumerate(left):
+            yield f"{text:<25}{_measured(found[i]) if i < len(found) else ''}".rstrip()
+
+
+def _measured(row: Row) -> str:
+    measure = f"{row.metric} {row.against}".strip()
+    spread = "" if row.low is None or row.high is None or row.low == row.high else f"{row.low:.3g}..{row.high:.3g}"
+    target = "" if row.target is None else f"{row.bound}{row.target:.3g}"
+    met = {None: "", True: "yes", False: "NO"}[row.met]
+    return f"{measure:<28}{row.value:>7.3g} {spread:>11} {target:>6} {met}"
+
+
+def missed(rows: Sequence[Row]) -> list[Row]:
+    return [row for row in rows if row.met is False]

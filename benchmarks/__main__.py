@@ -1,0 +1,83 @@
+"""`python -m benchmarks`: all of it.  `--only losses`, `--only memory`, `--only sim`: a part."""
+
+import argparse
+import datetime
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks import loss_memory, losses, machine
+from benchmarks.rows import Row, lines, missed
+from benchmarks.timing import Clock
+
+RESULTS = Path(__file__).parent / "results"
+CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", choices=("losses", "memory", "sim"))
+    parser.add_argument("--budget", type=float, default=60.0, help="seconds at most for one case (default 60)")
+    parser.add_argument("--threads", type=int, help="of torch; default: its own choice")
+    parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: with --threads 1, on a busy machine")
+    parser.add_argument("--out", type=Path, default=RESULTS, help="directory for the dated JSON")
+    options = parser.parse_args()
+    if options.threads:
+        torch.set_num_threads(options.threads)
+    about = machine.description() | {"clock": options.clock}
+    print("  ".join(f"{key} {value}" for key, value in about.items() if key != "cpu"))
+    print(about["cpu"])
+    sections: dict[str, Callable[[], Iterable[Row]]] = {
+        "losses": lambda: losses.run(budget=options.budget, clock=CLOCKS[options.clock]),
+        "memory": loss_memory.run,
+        "sim": _sim,
+    }
+    for name in [options.only] if options.only else sections:
+        print(f"\n{name}")
+        rows = _printed(sections[name]())
+        if rows:
+            store(options.out, name, about, rows)
+            print(f"\n{len(missed(rows))} of {sum(row.met is not None for row in rows)} targets missed")
+
+
+def store(directory: Path, section: str, about: dict[str, str], rows: list[Row]) -> Path:
+    """One file a day; a section that is measured again replaces itself there."""
+    directory.mkdir(parents=True, exist_ok=True)
+    path = directory / f"{datetime.date.today().isoformat()}.json"
+    known: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
+    known[section] = {"machine": about, "rows": [asdict(row) for row in rows]}
+    path.write_text(json.dumps(known, indent=1) + "\n")
+    return path
+
+
+def _printed(rows: Iterable[Row]) -> list[Row]:
+    """The rows, printed group by group as they are measured."""
+    seen: list[Row] = []
+
+    def watched() -> Iterator[Row]:
+        for row in rows:
+            seen.append(row)
+            yield row
+
+    for line in lines(watched()):
+        print(line, flush=True)
+    return seen
+
+
+def _sim() -> Iterable[Row]:
+    try:
+        from benchmarks import sim
+    except ImportError as missing:
+        print(f"skipped: {missing}")
+        return []
+    rows: Iterable[Row] = sim.run()
+    return rows
+
+
+if __name__ == "__main__":
+    main()
