@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from reglet.backbones.protocol import Grid, map_tokens
+
 Stem = Literal["imagenet", "cifar"]
 
 
@@ -116,6 +118,10 @@ class ResNet(nn.Module):
         for stage in self.stages:
             x = self.get_submodule(stage)(x)
         return x
+
+    def tokens(self, x: Float[Tensor, "n c h w"]) -> tuple[Float[Tensor, "n t d"], Grid]:
+        """The places of the feature map before pooling, row by row, and the grid that they fill."""
+        return map_tokens(self.forward_map(x))
 
     def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
         y: Tensor = self.fc(self.forward_map(x).mean(dim=(2, 3)))

@@ -1,0 +1,67 @@
+"""Backbones by name, for the command line."""
+
+from collections.abc import Callable
+from difflib import get_close_matches
+
+from torch import nn
+
+from reglet.backbones.convnet import ConvNet
+from reglet.backbones.resnet import ResNet, resnet8, resnet14, resnet18, resnet50
+from reglet.backbones.timm import Timm
+from reglet.backbones.vit import ViT, vit_base, vit_mini, vit_small, vit_tiny
+
+VITS: dict[str, Callable[..., ViT]] = {
+    "vit_mini": vit_mini,
+    "vit_tiny": vit_tiny,
+    "vit_small": vit_small,
+    "vit_base": vit_base,
+}
+RESNETS: dict[str, Callable[..., ResNet]] = {
+    "resnet8": resnet8,
+    "resnet14": resnet14,
+    "resnet18": resnet18,
+    "resnet50": resnet50,
+}
+NAMES = ("convnet", *RESNETS, *VITS)
+
+
+def build(
+    name: str,
+    *,
+    size: int = 224,
+    in_channels: int = 3,
+    patch: int | None = None,
+    cls_layer: int | None = 0,
+    drop_path: float = 0.0,
+    pretrained: bool = False,
+) -> nn.Module:
+    """The backbone called `name`, for images of `size`: one of `NAMES`, or "timm/NAME".
+
+    Below 64 px ResNets have the stem that keeps the grid.  patch and cls_layer are our ViTs', drop_path theirs and
+    timm's, pretrained timm's.
+
+    >>> build("vit_tiny", size=32).dim, build("resnet18", size=32).stem
+    (192, 'cifar')
+    """
+    ours, from_timm = name in VITS, name.startswith("timm/")
+    wrong = {
+        "patch": patch is not None and not ours,
+        "cls_layer": cls_layer != 0 and not ours,
+        "drop_path": drop_path != 0 and not (ours or from_timm),
+        "pretrained": pretrained and not from_timm,
+    }
+    if from_timm or name in NAMES:
+        if any(wrong.values()):
+            raise ValueError(f"{name} has no {', '.join(key for key in wrong if wrong[key])}")
+    else:
+        close = get_close_matches(name, NAMES, n=1)
+        hint = f" Did you mean {close[0]!r}?" if close else ""
+        raise LookupError(f"no backbone is called {name!r}.{hint} There are {', '.join(NAMES)}, and timm/NAME")
+    if from_timm:
+        kind = name.removeprefix("timm/")
+        return Timm(kind, size=size, in_channels=in_channels, drop_path=drop_path, pretrained=pretrained)
+    if ours:
+        return VITS[name](size=size, patch=patch, cls_layer=cls_layer, drop_path=drop_path, in_channels=in_channels)
+    if name in RESNETS:
+        return RESNETS[name](stem="cifar" if size < 64 else "imagenet", in_channels=in_channels)
+    return ConvNet(in_channels=in_channels)

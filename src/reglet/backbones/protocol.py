@@ -1,0 +1,41 @@
+"""What the rest of the library asks of a backbone."""
+
+from typing import Protocol, runtime_checkable
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+Grid = tuple[int, int]  # rows and columns of a token map
+
+
+@runtime_checkable
+class Backbone(Protocol):
+    """Images to pooled features of width `dim`."""
+
+    dim: int
+
+    def __call__(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]: ...
+
+
+@runtime_checkable
+class Tokens(Protocol):
+    """A backbone that can also show what it has at each place: tokens in row-major order, and their grid."""
+
+    def tokens(self, x: Float[Tensor, "n c h w"]) -> tuple[Float[Tensor, "n t d"], Grid]: ...
+
+
+def dim_of(backbone: nn.Module) -> int:
+    """The width of a backbone's features."""
+    dim = getattr(backbone, "dim", None)
+    if not isinstance(dim, int):
+        raise TypeError(
+            f"a backbone has an attribute dim: int, the width of its pooled features; {type(backbone).__name__} has "
+            f"{dim!r}. reglet.backbones.Adapter(model, size=...) finds it for any module."
+        )
+    return dim
+
+
+def map_tokens(y: Float[Tensor, "n d h w"]) -> tuple[Float[Tensor, "n t d"], Grid]:
+    """A feature map as tokens and their grid."""
+    h, w = y.shape[2:]
+    return y.flatten(2).transpose(1, 2), (h, w)

@@ -1,0 +1,74 @@
+"""timm's networks as backbones."""
+
+from difflib import get_close_matches
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reglet.backbones.adapter import pooled_width
+from reglet.backbones.protocol import Grid, map_tokens
+
+
+class Timm(nn.Module):
+    """The timm model `name` without its classifier; pooled as it pools itself.
+
+    `.model` is timm's own module: `Timm(...).model.state_dict()` has timm's keys.
+
+    size: of the images.  Models made for one size are made for this one, and adapt to others where they can.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        size: int | Grid = 224,
+        in_channels: int = 3,
+        drop_path: float = 0.0,
+        pretrained: bool = False,
+    ) -> None:
+        super().__init__()
+        self.name = name
+        self.model = _create(name, size=size, in_channels=in_channels, drop_path=drop_path, pretrained=pretrained)
+        self.dim = pooled_width(self.model, size=size, in_channels=in_channels)
+
+    def extra_repr(self) -> str:
+        return repr(self.name)
+
+    def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
+        y: Tensor = self.model(x)
+        return y
+
+    def tokens(self, x: Float[Tensor, "n c h w"]) -> tuple[Float[Tensor, "n t d"], Grid]:
+        """The last feature map.  Its width may differ from `dim`, where a model widens after pooling."""
+        model: Any = self.model  # what timm's networks have besides forward, mypy cannot know
+        if hasattr(model, "forward_intermediates"):
+            maps = model.forward_intermediates(x, indices=1, norm=True, output_fmt="NCHW", intermediates_only=True)
+            return map_tokens(maps[-1])
+        y = model.forward_features(x) if hasattr(model, "forward_features") else None
+        if not isinstance(y, Tensor) or y.ndim != 4:
+            raise TypeError(f"timm's {self.name} gives no feature map, so it has no tokens with a grid")
+        return map_tokens(y)
+
+
+def _create(name: str, *, size: int | Grid, in_channels: int, drop_path: float, pretrained: bool) -> nn.Module:
+    try:
+        import timm
+    except ImportError as error:
+        raise ImportError(f"timm/{name} needs timm: pip install 'reglet[timm]'") from error
+    if not timm.is_model(name):
+        close = ", ".join(get_close_matches(name, timm.list_models(), n=5)) or "none of a similar name"
+        raise LookupError(f"timm {timm.__version__} has no model {name!r}. It has {close}; see timm.list_models()")
+    common: dict[str, Any] = {"pretrained": pretrained, "num_classes": 0, "in_chans": in_channels}
+    if drop_path:
+        common["drop_path_rate"] = drop_path
+    # which models take these is written nowhere but in their signatures
+    extras: tuple[dict[str, Any], ...] = ({"img_size": size, "dynamic_img_size": True}, {"img_size": size}, {})
+    for extra in extras:
+        try:
+            model: nn.Module = timm.create_model(name, **common, **extra)
+            return model
+        except TypeError as error:
+            if not any(f"'{key}'" in str(error) for key in extra):
+                raise
+    raise AssertionError("the last attempt returns or raises")
