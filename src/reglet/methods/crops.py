@@ -1,0 +1,34 @@
+"""Crops of several sizes through one network."""
+
+from collections.abc import Callable, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from reglet.method import Batch
+
+
+def by_size(net: Callable[[Tensor], Tensor], views: Sequence[Float[Tensor, "n c _ _"]]) -> list[Float[Tensor, "n d"]]:
+    """What `net` makes of every view, with one forward for all views of a size.
+
+    So a batch norm in it takes its statistics over all crops of that size together, as VISReg and DINO do.
+    """
+    groups: dict[tuple[int, int], list[int]] = {}
+    for i, view in enumerate(views):
+        groups.setdefault((view.shape[2], view.shape[3]), []).append(i)
+    found: dict[int, Tensor] = {}
+    for members in groups.values():
+        y = net(torch.cat([views[i] for i in members]))
+        found |= zip(members, y.chunk(len(members)), strict=True)
+    return [found[i] for i in range(len(views))]
+
+
+def ordered_pairs(batch: Batch) -> list[tuple[int, int]]:
+    """(view, global view) with the two different: what a student sees, and what a teacher of global views sees."""
+    pairs = [(v, g) for g in range(batch.n_global) for v in range(len(batch.views)) if v != g]
+    if not pairs:
+        raise ValueError(
+            f"expected at least two views, one of them global; got {len(batch.views)} with n_global={batch.n_global}"
+        )
+    return pairs

@@ -1,0 +1,62 @@
+"""The heads of MoCo-v3, SimSiam and DINO."""
+
+from collections.abc import Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+def normed_mlp(dim: int, *, widths: Sequence[int]) -> nn.Sequential:
+    """Linear - BN - ReLU for every width but the last, which is Linear and a BN without weights.
+
+    MoCo-v3's projector with widths (4096, 4096, 256) and its predictor with (4096, 256); SimSiam's projector with
+    (2048, 2048, 2048).  A BN makes biases needless.
+    """
+    if not widths or min(dim, *widths) < 1:
+        raise ValueError(f"expected dim and at least one width, all positive; got {dim} and {tuple(widths)}")
+    layers: list[nn.Module] = []
+    for d_in, d_out in zip((dim, *widths[:-2]), widths[:-1], strict=True):
+        layers += [nn.Linear(d_in, d_out, bias=False), nn.BatchNorm1d(d_out), nn.ReLU(inplace=True)]
+    last = widths[-1]
+    return nn.Sequential(*layers, nn.Linear((dim, *widths)[-2], last, bias=False), nn.BatchNorm1d(last, affine=False))
+
+
+class Prototypes(nn.Module):
+    """Cosines between a vector and `count` learned directions: a weight-normed linear layer whose gains stay 1.
+
+    `opened` is 0 or 1: at 0 the directions get a gradient of zero.  A buffer, so that it is saved and compiles.
+    """
+
+    opened: Tensor
+
+    def __init__(self, dim: int, *, count: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(count, dim))
+        nn.init.trunc_normal_(self.weight, std=0.02)
+        self.register_buffer("opened", torch.ones(()))
+
+    def forward(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+        held = self.weight.detach()
+        weight = held + self.opened * (self.weight - held)
+        return F.linear(F.normalize(x, dim=1), F.normalize(weight, dim=1))
+
+
+class DINOHead(nn.Module):
+    """Three linear layers with GELU between, then the cosines with `out_dim` prototypes."""
+
+    def __init__(self, dim: int, *, out_dim: int = 65536, hidden: int = 2048, bottleneck: int = 256) -> None:
+        super().__init__()
+        self.mlp = nn.Sequential(
+            nn.Linear(dim, hidden), nn.GELU(), nn.Linear(hidden, hidden), nn.GELU(), nn.Linear(hidden, bottleneck)
+        )
+        self.last = Prototypes(bottleneck, count=out_dim)
+        for m in self.mlp:
+            if isinstance(m, nn.Linear):
+                nn.init.trunc_normal_(m.weight, std=0.02)
+                nn.init.zeros_(m.bias)
+
+    def forward(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n k"]:
+        y: Tensor = self.last(self.mlp(x))
+        return y

@@ -1,0 +1,93 @@
+"""MoCo-v3.  Chen, Xie, He, ICCV 2021, arXiv:2104.02057.
+
+    q = predictor(projector(f(x))),  k = teacher's projector(f(x)), without gradient, of all ranks
+    ctr(q, k) = 2 tau CE(q k^T / tau, own row)        q, k of unit length
+    L = sum over views v and global views g != v of ctr(q_v, k_g)       two views: ctr(q_1, k_2) + ctr(q_2, k_1)
+
+The authors move the teacher between the forward of the queries and that of the keys.  Nothing changes the student's
+parameters between the end of a step and there, so moving it after the step, as we do, gives the same numbers.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reglet.backbones.protocol import dim_of
+from reglet.dist import gather, rank, world_size
+from reglet.method import Batch, Method
+from reglet.methods.crops import ordered_pairs
+from reglet.methods.heads import normed_mlp
+from reglet.methods.momentum import Teacher, half_cosine
+from reglet.methods.precision import full
+from reglet.types import Scalar, Terms
+
+
+def contrast(
+    q: Float[Tensor, "n d"], keys: Float[Tensor, "m d"], *, temperature: float = 0.2, first: int = 0
+) -> Scalar:
+    """2 tau CE(q keys^T / tau): the i-th query belongs to key `first + i`."""
+    logits = F.normalize(q, dim=1) @ F.normalize(keys, dim=1).T / temperature
+    own = first + torch.arange(len(q), device=q.device)
+    return 2 * temperature * F.cross_entropy(logits, own)
+
+
+class MoCoV3(Method):
+    """Queries from every view, one after the other, keys from the global ones.
+
+    projector, predictor: 4096-4096-256 and 4096-256 with batch norm after every layer if not given.
+    momentum: of the teacher at the start, to 1 in a half cosine.
+    freeze: a part of the backbone that is not trained; the authors freeze a ViT's "patch_embed".
+    """
+
+    def __init__(
+        self,
+        backbone: nn.Module,
+        *,
+        projector: nn.Module | None = None,
+        predictor: nn.Module | None = None,
+        temperature: float = 0.2,
+        momentum: float = 0.99,
+        freeze: str | None = None,
+    ) -> None:
+        super().__init__()
+        if temperature <= 0:
+            raise ValueError(f"temperature must be positive, got {temperature}")
+        self.backbone, self.temperature, self.momentum = backbone, temperature, momentum
+        if freeze is not None:
+            backbone.get_submodule(freeze).requires_grad_(False)
+        self.projector = normed_mlp(dim_of(backbone), widths=(4096, 4096, 256)) if projector is None else projector
+        self.predictor = normed_mlp(256, widths=(4096, 256)) if predictor is None else predictor
+        self.teacher = Teacher(self._student())
+
+    def forward(self, batch: Batch) -> Terms:
+        pairs = ordered_pairs(batch)
+        queries = [self.predictor(self.projector(self.backbone(x))) for x in batch.views]
+        keys = [self.teacher(x) for x in batch.views[: batch.n_global]]
+        n = len(queries[0])
+        with torch.autocast(queries[0].device.type, enabled=False):
+            every = [_of_all_ranks(full(k), n) for k in keys]
+            losses = [
+                contrast(full(queries[v]), every[g], temperature=self.temperature, first=n * rank()) for v, g in pairs
+            ]
+            return {"contrast": torch.stack(losses).sum()}
+
+    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
+        y: Tensor = self.backbone(x)
+        return y
+
+    def after_step(self, step: int, steps: int) -> None:
+        self.teacher.follow(self._student(), momentum=half_cosine(step / steps, start=self.momentum, end=1.0))
+
+    def _student(self) -> nn.Sequential:
+        return nn.Sequential(self.backbone, self.projector)
+
+
+@torch.no_grad()
+def _of_all_ranks(keys: Float[Tensor, "n d"], n: int) -> Float[Tensor, "m d"]:
+    every = gather(keys)
+    if len(every) != n * world_size():
+        raise ValueError(
+            f"MoCoV3 needs equally many samples on each of {world_size()} ranks: {n} here, {len(every)} in all"
+        )
+    return every

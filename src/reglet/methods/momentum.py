@@ -1,0 +1,48 @@
+"""A teacher that follows its student: theta_t <- m theta_t + (1 - m) theta_s."""
+
+import math
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+
+def half_cosine(share: float, *, start: float, end: float) -> float:
+    """From `start` at share 0 of a run to `end` at share 1: end - (end - start) (1 + cos(pi share)) / 2.
+
+    >>> [round(half_cosine(s, start=0.99, end=1.0), 6) for s in (0.0, 0.5, 1.0)]
+    [0.99, 0.995, 1.0]
+    """
+    return end - (end - start) * (1 + math.cos(math.pi * share)) / 2
+
+
+class Teacher(nn.Module):
+    """A copy of `student` that gets no gradient, and is moved by `follow` alone.
+
+    In training its batch norms take the statistics of the batch, like the student's; dropout and drop-path are off.
+    """
+
+    def __init__(self, student: nn.Module) -> None:
+        super().__init__()
+        self.net = deepcopy(student).requires_grad_(False)
+        self.train(student.training)
+
+    def train(self, mode: bool = True) -> "Teacher":
+        super().train(False)
+        self.training = mode
+        for module in self.modules():
+            if isinstance(module, _BatchNorm):
+                module.train(mode)
+        return self
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.net(x)
+        return y
+
+    @torch.no_grad()
+    def follow(self, student: nn.Module, *, momentum: float) -> None:
+        """Parameters move a step of 1 - momentum towards the student's.  Buffers are the teacher's own."""
+        for mine, theirs in zip(self.net.parameters(), student.parameters(), strict=True):
+            mine.lerp_(theirs.to(mine.dtype), 1 - momentum)
