@@ -1,0 +1,65 @@
+"""Small networks and batches for the methods."""
+
+import torch
+from torch import Tensor, nn
+
+import reglet
+from reglet.method import Batch, Method
+from reglet.methods import BYOL, DINO, DINOHead, JointEmbedding, MoCoV3, SimSiam, Supervised
+
+DIM = 6
+
+
+class Net(nn.Module):
+    """Two blocks without batch norm, for images of any size.  (n, 6)"""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dim = DIM
+        self.patch_embed = nn.Conv2d(3, 8, 4, stride=4)
+        self.blocks = nn.Sequential(
+            nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.Tanh()), nn.Sequential(nn.Conv2d(8, DIM, 1), nn.Tanh())
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        y: Tensor = self.blocks(self.patch_embed(x)).mean((2, 3))
+        return y
+
+
+def mlp(*widths: int) -> nn.Sequential:
+    return nn.Sequential(nn.Linear(widths[0], widths[1]), nn.Tanh(), nn.Linear(widths[1], widths[2]))
+
+
+def batch(n: int = 8, *, sizes: tuple[int, ...] = (16, 16), n_global: int = 2, seed: int = 0) -> Batch:
+    """Random views, the same number of them however the samples are cut."""
+    g = torch.Generator().manual_seed(seed)
+    views = [torch.randn(n, 3, size, size, generator=g, dtype=torch.float64) for size in sizes]
+    return Batch(views, n_global=n_global, labels=torch.arange(n) % 3)
+
+
+def cut(whole: Batch, part: slice) -> Batch:
+    assert whole.labels is not None
+    return Batch([v[part] for v in whole.views], n_global=whole.n_global, labels=whole.labels[part])
+
+
+MULTI = (16, 16, 8, 8)
+
+
+def method(name: str) -> Method:
+    """In double precision, without batch norm, the same weights every time."""
+    torch.manual_seed(3)
+    net = Net()
+    made: dict[str, Method] = {
+        "joint": JointEmbedding(net, reglet.VICRegLoss(gather=True), projector=mlp(DIM, 7, 5)),
+        "moco": MoCoV3(net, projector=mlp(DIM, 7, 5), predictor=mlp(5, 7, 5), momentum=0.9),
+        "dino": DINO(
+            net, head=DINOHead(DIM, out_dim=9, hidden=7, bottleneck=5), momentum=0.9, warmup=0.5, freeze_last=0.0
+        ),
+        "byol": BYOL(net, projector=mlp(DIM, 7, 5), predictor=mlp(5, 7, 5), momentum=0.9),
+        "simsiam": SimSiam(net, projector=mlp(DIM, 7, 5), predictor=mlp(5, 7, 5)),
+        "supervised": Supervised(net, classes=3, label_smoothing=0.1),
+    }
+    return made[name].double()
+
+
+NAMES = ("joint", "moco", "dino", "byol", "simsiam", "supervised")
