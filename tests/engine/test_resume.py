@@ -1,32 +1,18 @@
 """A run that was killed and resumed is, to the bit, the run that was not."""
 
-import os
+import random
 import signal
-import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 import torch
+from tests.engine.processes import code, start
 
 from reglet.engine.checkpoint import read
 from reglet.engine.metrics import read_metrics
 
-TOY = Path(__file__).with_name("toy.py")
-
-
-def start(out: Path, *words: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(TOY), f"out={out}", "accelerator=cpu", "epochs=4", "batch=16", *words]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.Popen(
-        command, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=Path.cwd()
-    )
-
-
-def finish(process: subprocess.Popen[str]) -> tuple[int, str, str]:
-    out, err = process.communicate(timeout=300)
-    return process.returncode, out, err
+COMMON = ("accelerator=cpu", "epochs=4", "batch=16")  # 24 steps
 
 
 def same(a: Path, b: Path) -> None:
@@ -47,33 +33,33 @@ def same(a: Path, b: Path) -> None:
     ids=["ema", "cache"],
 )
 def test_killed_anywhere_and_resumed_ends_in_the_same_bits(tmp_path: Path, words: tuple[str, ...]) -> None:
-    straight = start(tmp_path / "a", *words)
-    for i, step in enumerate((1, 4, 7)):  # the first before any checkpoint, the others between two
-        resume = "false" if i == 0 else "true"
-        code, _, err = finish(start(tmp_path / "b", *words, f"resume={resume}", f"kill={step}"))
-        assert code == -signal.SIGKILL, err
-    code, out, err = finish(start(tmp_path / "b", *words, "resume=true"))
-    assert (code, out) == (0, "24 True\n"), err
-    assert finish(straight)[0] == 0
+    straight = start(f"out={tmp_path / 'a'}", *COMMON, *words)
+    # The first time before there is any checkpoint, later at steps that differ from test run to test run.
+    for i, step in enumerate([1, *random.SystemRandom().sample(range(3, 7), 3)]):
+        resume = f"resume={'true' if i else 'false'}"
+        killed = start(f"out={tmp_path / 'b'}", *COMMON, *words, resume, f"kill={step}")
+        assert code(killed) == -signal.SIGKILL, step
+    assert code(start(f"out={tmp_path / 'b'}", *COMMON, *words, "resume=true")) == 0
+    assert code(straight) == 0
     same(tmp_path / "b", tmp_path / "a")
     rows = [[row["step"], row["loss"]] for row in read_metrics(tmp_path / "b" / "metrics.jsonl")]
     assert rows == [[row["step"], row["loss"]] for row in read_metrics(tmp_path / "a" / "metrics.jsonl")]
 
 
 def test_sigterm_saves_and_exits_cleanly(tmp_path: Path) -> None:
-    words = ("save_every=1000", "log_every=1")
-    straight = start(tmp_path / "a", *words)
-    process = start(tmp_path / "b", *words, "pause=0.2")
-    while not (tmp_path / "b" / "metrics.jsonl").exists() or not (tmp_path / "b" / "metrics.jsonl").read_text():
-        assert process.poll() is None, process.communicate()[1]
+    words = (*COMMON, "save_every=1000", "log_every=1")
+    straight = start(f"out={tmp_path / 'a'}", *words)
+    process = start(f"out={tmp_path / 'b'}", *words, "pause=0.2")
+    metrics = tmp_path / "b" / "metrics.jsonl"
+    while not metrics.exists() or not metrics.read_text():
+        assert process.is_alive()
         time.sleep(0.05)
-    process.send_signal(signal.SIGTERM)
-    code, out, err = finish(process)
-    assert code == 0, err
-    steps, finished = out.split()
-    assert finished == "False"
-    assert 1 <= int(steps) < 24
-    assert read(tmp_path / "b" / "checkpoint.safetensors")[1]["step"] == int(steps)
-    assert finish(start(tmp_path / "b", *words, "resume=true"))[1] == "24 True\n"
-    assert finish(straight)[0] == 0
+    assert process.pid is not None
+    process.terminate()
+    assert code(process) == 0
+    steps = read(tmp_path / "b" / "checkpoint.safetensors")[1]["step"]
+    assert 1 <= steps < 24
+    assert read_metrics(metrics)[-1]["step"] == steps
+    assert code(start(f"out={tmp_path / 'b'}", *words, "resume=true")) == 0
+    assert code(straight) == 0
     same(tmp_path / "b", tmp_path / "a")

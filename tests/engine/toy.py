@@ -1,5 +1,8 @@
-"""A method, a view policy and images small enough to train in a second; run as a script, a run to be killed."""
+"""A method, a view policy and images small enough to train in a second, and a run of them that may be killed."""
 
+import os
+import signal
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
@@ -10,6 +13,7 @@ from reglet.data.memory import InMemory
 from reglet.engine.settings import Settings
 from reglet.losses import BarlowTwinsLoss, VISRegLoss
 from reglet.method import Batch, Method
+from reglet.train import fit
 from reglet.types import Terms
 
 
@@ -56,13 +60,13 @@ class Toy(Method):
         self.register_buffer("seen", torch.zeros((), dtype=torch.long))
 
     def forward(self, batch: Batch) -> Terms:
-        return self.objective(self.project(batch.views), batch.n_global)
+        return self.objective(self.embed(batch.views), n_global=batch.n_global)
 
-    def project(self, views: Sequence[Tensor]) -> Tensor:
-        return torch.stack([self.head(self.backbone(v)) for v in views])
+    def embed(self, views: Sequence[Tensor]) -> list[Tensor]:
+        return [self.head(self.backbone(v)) for v in views]
 
-    def objective(self, z: Tensor, n_global: int) -> Terms:
-        return self.loss.terms(z)
+    def objective(self, z: Sequence[Tensor], *, n_global: int) -> Terms:
+        return self.loss.terms(list(z))
 
     def encode(self, x: Tensor) -> Tensor:
         return self.backbone(x)
@@ -89,17 +93,10 @@ def toy(kind: str = "visreg", *, norm: bool = True, dropout: float = 0.0) -> Toy
     return Toy(losses[kind](), norm=norm, dropout=dropout)
 
 
-def main() -> None:
-    """`python tests/engine/toy.py out=... epochs=...`: any setting, and loss=, norm=, dropout=, kill=, pause=."""
-    import os
-    import signal
-    import sys
-    import time
-
-    from reglet.train import fit
-
+def main(words: Sequence[str]) -> None:
+    """A run with any setting as key=value, and loss=, norm=, dropout=, kill=, pause=."""
     torch.set_num_threads(1)
-    given = dict(word.split("=", 1) for word in sys.argv[1:])
+    given = dict(word.split("=", 1) for word in words)
     kill, pause = int(given.pop("kill", -1)), float(given.pop("pause", 0))
     norm = given.pop("norm", "1") == "1"
     method = toy(given.pop("loss", "visreg"), norm=norm, dropout=float(given.pop("dropout", 0)))
@@ -116,9 +113,4 @@ def main() -> None:
             time.sleep(pause)
             return super().apply(images, draws)
 
-    result = fit(method, images(), Mortal(), Settings(**values), shown=False)
-    print(result.steps, result.finished)
-
-
-if __name__ == "__main__":
-    main()
+    fit(method, images(), Mortal(), Settings(**values), shown=False)

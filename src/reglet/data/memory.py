@@ -57,5 +57,5 @@ def _digest(*tensors: Tensor | None) -> str:
     for tensor in tensors:
         if tensor is not None:
             state.update(repr(tuple(tensor.shape)).encode())
-            state.update(memoryview(tensor.contiguous().numpy()))
+            state.update(tensor.contiguous().numpy().tobytes())
     return state.hexdigest()[:16]

@@ -33,6 +33,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], about: Json) -> None:
         save_file(_plain(tensors), fresh, metadata={"about": json.dumps(about)})
         with fresh.open("rb") as file:
             os.fsync(file.fileno())
+        fresh.chmod(0o644)  # safetensors keeps its files to the user alone
         fresh.replace(path)
     except Exception as error:  # safetensors has an exception of its own for a full disk
         fresh.unlink(missing_ok=True)

@@ -51,10 +51,11 @@ class Feed:
         draws = self.policy.draw(self.order.batch, generator(self.order.seed, VIEWS, step))
         draws = [draw.take(self.mine) for draw in draws]
         views = [v.contiguous(memory_format=self.layout) for v in self.policy.apply(images, draws)]
-        labels, domain = (
-            None if known is None else known[index].to(self.device) for known in (self.images.labels, self.images.domain)
-        )
+        labels, domain = (self._known(known, index) for known in (self.images.labels, self.images.domain))
         return Batch(views, self.policy.n_global, labels, domain, draws)
+
+    def _known(self, about: Tensor | None, index: Tensor) -> Tensor | None:
+        return None if about is None else about[index].to(self.device)
 
     def _images(self, step: int) -> UInt8[Tensor, "n c h w"]:
         ready = self.ahead[1] if self.ahead and self.ahead[0] == step else self.reader.submit(self._read, step)
@@ -85,5 +86,3 @@ def _samples(batch: Batch, which: slice) -> Batch:
         domain=None if batch.domain is None else batch.domain[which],
         draws=None if batch.draws is None else [draw.take(which) for draw in batch.draws],
     )
-
-

@@ -2,23 +2,19 @@
 
 import json
 import os
-import platform
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from reglet.engine.checkpoint import read_about
+from reglet.engine.config import Config, from_flat
 from reglet.engine.settings import FREE
+from reglet.export import versions
 
 Json = dict[str, Any]
-CONFIG, METRICS, CHECKPOINT, ENCODER, CARD = (
-    "config.json",
-    "metrics.jsonl",
-    "checkpoint.safetensors",
-    "encoder.safetensors",
-    "card.json",
-)
-PACKAGES = ("reglet", "torch", "numpy", "lightning-fabric", "safetensors", "timm", "torchvision", "pillow")
+CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.jsonl", "checkpoint.safetensors"
+
+
+DERIVED = ("resolved", "fingerprint", "versions")  # what config.json says besides what was asked for
 
 
 class RunError(ValueError):
@@ -64,6 +60,14 @@ def read_config(path: Path) -> Json:
     return config
 
 
+def read_run(out: Path) -> tuple[Config, Json]:
+    """The configuration of the run in `out`, and all else that its config.json says."""
+    stored = read_config(out / CONFIG)
+    if "resolved" not in stored:
+        raise RunError(f"the run in {out} was made in Python, not by names, so it cannot be built again from them")
+    return from_flat({key: value for key, value in stored.items() if key not in DERIVED}), stored
+
+
 def progress(out: Path) -> str:
     path = out / CHECKPOINT
     return f"checkpoint of step {read_about(path)['step']}" if path.exists() else "no checkpoint yet"
@@ -77,13 +81,3 @@ def write_json(path: Path, value: Json) -> None:
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
-
-
-def versions() -> dict[str, str]:
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found

@@ -28,15 +28,15 @@ from reglet.types import Terms, total
 class Splittable(Protocol):
     """A method whose loss sees the samples through their embeddings only."""
 
-    def project(self, views: Sequence[Tensor]) -> Tensor: ...
+    def embed(self, views: Sequence[Tensor]) -> Sequence[Tensor]: ...
 
-    def objective(self, z: Tensor, n_global: int) -> Terms: ...
+    def objective(self, z: Sequence[Tensor], *, n_global: int) -> Terms: ...
 
 
 def require_splittable(method: object) -> None:
     if not isinstance(method, Splittable):
         raise ValueError(
-            f"micro_batch needs a method with project() and objective(), such as JointEmbedding; "
+            f"micro_batch needs a method with embed() and objective(), such as JointEmbedding; "
             f"{type(method).__name__} has not. accumulate= averages the losses of parts of the batch instead."
         )
 
@@ -49,7 +49,7 @@ def cached_backward(fabric: Fabric, model: Any, batch: Batch, *, size: int, seed
         z = torch.cat([_embed(model, part, s) for part, s in zip(parts, seeds, strict=True)], dim=1)
     z.requires_grad_()
     torch.manual_seed(seed)
-    terms: Terms = model(lambda m: m.objective(z, batch.n_global))
+    terms: Terms = model(lambda m: m.objective(list(z), n_global=batch.n_global))
     slope = torch.autograd.grad(total(terms), z)[0].split(size, dim=1)
     for j, (part, s) in enumerate(zip(parts, seeds, strict=True)):
         with fabric.no_backward_sync(model, enabled=j + 1 < len(parts)):
@@ -59,7 +59,7 @@ def cached_backward(fabric: Fabric, model: Any, batch: Batch, *, size: int, seed
 
 def _embed(model: Any, part: Batch, seed: int) -> Tensor:
     torch.manual_seed(seed)
-    z: Tensor = model(lambda m: m.project(part.views))
+    z: Tensor = model(lambda m: torch.stack(list(m.embed(part.views))))
     return z
 
 

@@ -5,7 +5,9 @@ from collections.abc import Callable
 
 import torch
 from lightning_fabric import Fabric
-from lightning_fabric.strategies import DDPStrategy, ModelParallelStrategy, Strategy
+from lightning_fabric.strategies.ddp import DDPStrategy
+from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
+from lightning_fabric.strategies.strategy import Strategy
 
 from reglet.engine.settings import Settings
 from reglet.engine.shard import shard

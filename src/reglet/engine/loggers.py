@@ -1,7 +1,7 @@
 """TensorBoard and Weights & Biases, for those who look there; metrics.jsonl is written in any case."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -18,14 +18,14 @@ class TensorBoard:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
             raise ImportError("loggers=tensorboard needs it: pip install tensorboard") from error
-        self.writer = SummaryWriter(str(out / "tensorboard"))  # type: ignore[no-untyped-call]
+        self.writer = SummaryWriter(str(out / "tensorboard"))
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
         for name, number in numbers.items():
-            self.writer.add_scalar(name, number, step)  # type: ignore[no-untyped-call]
+            self.writer.add_scalar(name, number, step)
 
     def close(self) -> None:
-        self.writer.close()  # type: ignore[no-untyped-call]
+        self.writer.close()
 
 
 class WandB:
@@ -33,7 +33,7 @@ class WandB:
 
     def __init__(self, out: Path, config: Mapping[str, Any]) -> None:
         try:
-            import wandb
+            import wandb  # type: ignore[import-not-found,unused-ignore]
         except ImportError as error:
             raise ImportError("loggers=wandb needs it: pip install wandb") from error
         mode = os.environ.get("WANDB_MODE", "offline")
@@ -47,5 +47,8 @@ class WandB:
 
 
 def build_loggers(names: str, out: Path, config: Mapping[str, Any]) -> list[Logger]:
-    known = {"tensorboard": lambda: TensorBoard(out), "wandb": lambda: WandB(out, config)}
+    known: dict[str, Callable[[], Logger]] = {
+        "tensorboard": lambda: TensorBoard(out),
+        "wandb": lambda: WandB(out, config),
+    }
     return [known[name]() for name in filter(None, names.split(","))]

@@ -1,7 +1,7 @@
 """The learning rate: a line up, half a cosine down.
 
-    lr(s) = lr (s + 1) / w                                    for s < w
-    lr(s) = lr (1 + cos(pi (s - w) / (S - w))) / 2            after
+lr(s) = lr (s + 1) / w                                    for s < w
+lr(s) = lr (1 + cos(pi (s - w) / (S - w))) / 2            after
 """
 
 import math

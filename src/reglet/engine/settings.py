@@ -1,7 +1,7 @@
 """How a run trains: every number that the loop needs, by the names that the command line uses too."""
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeVar, get_args
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 T = TypeVar("T")
 OptimizerName = Literal["adamw", "lars"]
@@ -17,7 +17,7 @@ FREE = frozenset(
 
 def option(default: T, says: str) -> T:
     """A field with the sentence that `--help` prints for it."""
-    return field(default=default, metadata={"help": says})  # type: ignore[no-any-return,call-overload]
+    return field(default=default, metadata={"help": says})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,20 +29,20 @@ class Settings:
     batch: int = option(256, "images per optimizer step, over all devices")
     micro_batch: int = option(0, "images at a time on a device, with the exact gradient of the batch; 0: all at once")
     accumulate: int = option(1, "cut the batch into so many parts, each with a loss of its own, and average")
-    optimizer: OptimizerName = option("adamw", "adamw or lars")
+    optimizer: OptimizerName = option("adamw", "adamw or lars")  # noqa: RUF009
     lr: float = option(1e-3, "largest learning rate, as it is: not scaled by the batch")
     weight_decay: float = option(0.05, "of matrices and kernels; norms, biases and other vectors have none")
     warmup: float = option(0.1, "share of the steps during which the learning rate rises; a cosine to zero follows")
     clip: float = option(0.0, "largest norm of the whole gradient; 0: none")
     ema: float = option(0.0, "decay of a moving average of the weights, which is then the encoder; 0: none")
-    precision: Precision = option("32-true", "32-true, bf16-mixed, 16-mixed or bf16-true")
+    precision: Precision = option("32-true", "32-true, bf16-mixed, 16-mixed or bf16-true")  # noqa: RUF009
     compile: bool = option(False, "torch.compile the method")
     channels_last: bool = option(True, "memory layout in which convolutions are faster")
     seed: int = option(0, "of weights, order of the data, views and dropout")
-    accelerator: Accelerator = option("auto", "auto, cpu, cuda or mps")
+    accelerator: Accelerator = option("auto", "auto, cpu, cuda or mps")  # noqa: RUF009
     devices: int = option(1, "processes on this machine, one per device")
     nodes: int = option(1, "machines, when started by torchrun")
-    strategy: StrategyName = option("ddp", "ddp, or fsdp to share the weights out over the devices")
+    strategy: StrategyName = option("ddp", "ddp, or fsdp to share the weights out over the devices")  # noqa: RUF009
     save_every: int = option(500, "steps between checkpoints; there is always one at the end")
     log_every: int = option(10, "steps between lines of metrics.jsonl")
     knn_every: int = option(1, "epochs between online kNN scores, where the data have labels; 0: none")
@@ -84,4 +84,4 @@ class Settings:
 
 
 def _choices(cls: type) -> dict[str, tuple[Any, ...]]:
-    return {f.name: get_args(f.type) for f in fields(cls) if get_args(f.type)}
+    return {f.name: get_args(f.type) for f in fields(cls) if get_origin(f.type) is Literal}

@@ -10,15 +10,24 @@ from torch import Tensor, nn
 
 
 def shard(module: nn.Module, mesh: Any) -> nn.Module:
-    """Every child of a Sequential or ModuleList (the blocks of a network) on its own, then what is left."""
-    from torch.distributed.fsdp import fully_shard
+    """Each block of the network on its own, so that only one is whole at a time, then what is left."""
+    from torch.distributed.fsdp import fully_shard  # noqa: TID251  what the strategy asks us for
 
+    for block in blocks(module):
+        fully_shard(block, mesh=mesh)
+    fully_shard(module, mesh=mesh)
+    return module
+
+
+def blocks(module: nn.Module) -> list[nn.Module]:
+    """What is repeated: the members of every Sequential or ModuleList of one class that has parts itself."""
+    found: list[nn.Module] = []
     for parent in module.modules():
-        if isinstance(parent, nn.ModuleList):
-            for block in parent:
-                if any(p.requires_grad for p in block.parameters()):
-                    fully_shard(block, mesh=mesh)
-    return fully_shard(module, mesh=mesh)
+        members = list(parent.children()) if isinstance(parent, nn.Sequential | nn.ModuleList) else []
+        alike = len({type(member) for member in members}) == 1
+        if alike and all(any(member.children()) for member in members):
+            found += [member for member in members if any(p.requires_grad for p in member.parameters())]
+    return found
 
 
 def whole(x: Tensor) -> Tensor:
@@ -35,7 +44,8 @@ def laid_out_like(x: Tensor, like: Tensor) -> Tensor:
     if x.shape != like.shape:
         return x
     if hasattr(like, "device_mesh"):
-        from torch.distributed.tensor import distribute_tensor
+        from torch.distributed.tensor import DTensor, distribute_tensor  # noqa: TID251
 
+        assert isinstance(like, DTensor)
         return distribute_tensor(x.to(like.device), like.device_mesh, like.placements)
     return torch.empty_like(like, dtype=x.dtype, requires_grad=False).copy_(x)

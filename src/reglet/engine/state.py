@@ -1,9 +1,11 @@
 """Everything that a step changes, and how it is saved."""
 
 from pathlib import Path
+from typing import cast
 
 import torch
 from lightning_fabric import Fabric
+from lightning_fabric.wrappers import _FabricOptimizer
 from torch import Tensor
 
 from reglet.engine import checkpoint, guard
@@ -39,22 +41,21 @@ class State:
         self.optimizer = build_optimizer(
             method, s.optimizer, lr=s.lr, weight_decay=s.weight_decay, fused=s.precision != "16-mixed"
         )
-        self.stepper = fabric.setup_optimizers(self.optimizer)
+        self.stepper = cast(_FabricOptimizer, fabric.setup_optimizers(self.optimizer))
         if self.average is not None:
             self.average.to(fabric.device)
         self.done = 0
 
     @property
     def encoder(self) -> Method:
-        encoder: Method = self.method if self.average is None else self.average.module
-        return encoder
+        return self.method if self.average is None else cast(Method, self.average.module)
 
     def encode(self, x: Tensor) -> Tensor:
         """Features for a probe.  All ranks must call it where the weights are sharded."""
         if self.average is not None:
-            features: Tensor = self.average.module.encode(x)
-            return features
-        return self.model(lambda m: m.encode(x))
+            return self.encoder.encode(x)
+        features: Tensor = self.model(lambda m: m.encode(x))
+        return features
 
     def backward(self, batch: Batch, *, lr: float) -> tuple[Terms, str]:
         """The terms of the loss, and what is wrong with them or with the gradient, if anything is."""
@@ -72,9 +73,7 @@ class State:
             return {}, str(error)
         norm = None
         if s.clip:
-            norm = self.fabric.clip_gradients(
-                self.model, self.stepper, max_norm=s.clip, error_if_nonfinite=False
-            )
+            norm = self.fabric.clip_gradients(self.model, self.stepper, max_norm=s.clip, error_if_nonfinite=False)
         elif s.precision != "16-mixed":
             norm = guard.gradient_norm(self.method)
         return terms, guard.complaint(terms, None if s.precision == "16-mixed" else norm)

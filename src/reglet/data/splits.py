@@ -1,0 +1,80 @@
+"""Parts of a data set, as indices: pure functions of labels or domains."""
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+Index = Int64[Tensor, " m"]
+
+
+def some_labels(labels: Int64[Tensor, " n"], amount: float | int, *, seed: int = 0) -> Index:
+    """A fraction (0 < amount <= 1, a float) or a number of samples, with the classes in their own proportions.
+
+    Every class has at least one sample.
+
+    >>> some_labels(torch.tensor([0, 0, 0, 0, 1, 1]), 3).numel()
+    3
+    """
+    n, classes = len(labels), labels.unique()
+    count = round(amount * n) if isinstance(amount, float) and amount <= 1 else int(amount)
+    if not 1 <= count <= n or count < len(classes):
+        raise ValueError(f"between {len(classes)} (one of each class) and {n} samples can be taken, got {amount}")
+    members = [_shuffled(labels, int(c), seed) for c in classes]
+    return (
+        torch.cat([m[:k] for m, k in zip(members, _shares([len(m) for m in members], count), strict=True)])
+        .sort()
+        .values
+    )
+
+
+def long_tail(labels: Int64[Tensor, " n"], imbalance: float, *, seed: int = 0) -> Index:
+    """Classes that get rarer one by one: n_c = n_0 IF^(-c / (C - 1)), from n_0, the smallest class's size.
+
+    imbalance: IF, how many times larger the first class is than the last.  Cui et al., CVPR 2019 (CIFAR-LT).
+    """
+    if imbalance < 1:
+        raise ValueError(f"the imbalance factor is at least 1, got {imbalance}")
+    classes = labels.unique()
+    members = [_shuffled(labels, int(c), seed) for c in classes]
+    most, last = min(len(m) for m in members), max(1, len(classes) - 1)
+    counts = [max(1, int(most * imbalance ** (-i / last))) for i in range(len(classes))]
+    return torch.cat([m[:k] for m, k in zip(members, counts, strict=True)]).sort().values
+
+
+def leave_one_out(domain: Int64[Tensor, " n"], left_out: int) -> tuple[Index, Index]:
+    """All samples of the other domains, and those of the one left out."""
+    outside = domain == left_out
+    if not bool(outside.any()) or bool(outside.all()):
+        have = ", ".join(str(int(d)) for d in domain.unique())
+        raise ValueError(f"there must be samples in domain {left_out} and in another; there are domains {have}")
+    return (~outside).nonzero()[:, 0], outside.nonzero()[:, 0]
+
+
+def hold_out(n: int, share: float, *, seed: int = 0) -> tuple[Index, Index]:
+    """Two random parts, the second with `share` of the samples."""
+    count = round(share * n)
+    if not 0 < count < n:
+        raise ValueError(f"a share of {share} leaves one of the two parts of {n} samples empty")
+    shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    return shuffled[count:].sort().values, shuffled[:count].sort().values
+
+
+def _shuffled(labels: Tensor, c: int, seed: int) -> Tensor:
+    """A class's samples in an order of its own, so that one class's number does not move another's samples."""
+    members = (labels == c).nonzero()[:, 0]
+    return members[torch.randperm(len(members), generator=torch.Generator().manual_seed((seed << 16) + c))]
+
+
+def _shares(sizes: list[int], count: int) -> list[int]:
+    """`count` in proportion to `sizes`, at least one each: whole parts first, then the largest remainders."""
+    n = sum(sizes)
+    exact = [count * size / n for size in sizes]
+    shares = [max(1, int(x)) for x in exact]
+    by_remainder = sorted(range(len(sizes)), key=lambda i: (int(exact[i]) - exact[i], i))
+    while sum(shares) < count:
+        for i in by_remainder:
+            if sum(shares) < count and shares[i] < sizes[i]:
+                shares[i] += 1
+    while sum(shares) > count:  # the ones given to the rarest classes are taken from the largest
+        shares[max(range(len(shares)), key=shares.__getitem__)] -= 1
+    return shares
