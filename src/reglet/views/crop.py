@@ -31,21 +31,23 @@ def resized_crop(
     check.images(x)
     check.one_each(x, boxes=boxes)
     height, width = x.shape[2:]
+    limit = torch.tensor([height, width], device=boxes.device)
+    outside = ((boxes[:, :2] < 0) | (boxes[:, 2:] < 1) | (boxes[:, :2] + boxes[:, 2:] > limit)).any(1)
+    if bool(outside.any()):
+        box = boxes[outside][0].tolist()
+        raise ValueError(f"a box (i, j, h, w) lies outside the images of {height} x {width}: {box}")
+    return _resize(x, boxes, size, interpolation, flip)
+
+
+def _resize(x: Tensor, boxes: Tensor, size: int, interpolation: Interpolation, flip: Tensor | None) -> Tensor:
+    height, width = x.shape[2:]
     i, j, h, w = boxes.to(x.device).unbind(1)
-    if bool(((boxes[:, :2] < 0) | (boxes[:, 2:] < 1)).any()) or bool(((i + h > height) | (j + w > width)).any()):
-        raise ValueError(f"a box (i, j, h, w) lies outside the images of {height} x {width}: {_worst(boxes, x)}")
     gain = 1 / 255 if x.dtype == torch.uint8 else 1.0
     flip = None if flip is None else flip.to(x.device)
     rows = matrices(i, h, size=height, out=size, interpolation=interpolation)
     columns = matrices(j, w, size=width, out=size, interpolation=interpolation, reverse=flip, gain=gain)
-    narrow = x.float().flatten(1, 2) @ columns.mT
-    return rows[:, None] @ narrow.unflatten(1, x.shape[1:3])
-
-
-def _worst(boxes: Tensor, x: Tensor) -> list[int]:
-    limit = torch.tensor(x.shape[2:], device=boxes.device)
-    bad = ((boxes[:, :2] < 0) | (boxes[:, 2:] < 1) | (boxes[:, :2] + boxes[:, 2:] > limit)).any(1)
-    return boxes[bad][0].tolist()
+    narrow = torch.bmm(x.float().flatten(1, 2), columns.mT)
+    return rows[:, None] @ narrow.view(*x.shape[:3], size)
 
 
 @dataclass(frozen=True)
@@ -98,7 +100,7 @@ class ResizedCrop:
         self, x: Tensor, crop: Float[Tensor, "n 4"], flip: Bool[Tensor, " n"] | None, *, size: int
     ) -> Float[Tensor, "n c size size"]:
         boxes = self.boxes(crop, height=x.shape[2], width=x.shape[3], size=size)
-        out = resized_crop(x, boxes, size=size, interpolation=self.interpolation, flip=flip)
+        out = _resize(x, boxes, size, self.interpolation, flip)
         return out.clamp_(0, 1) if self.interpolation == "bicubic" else out  # a cubic overshoots, a pixel cannot
 
 

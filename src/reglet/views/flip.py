@@ -1,6 +1,5 @@
 """Mirror images left to right."""
 
-import torch
 from jaxtyping import Bool, Shaped
 from torch import Tensor
 
@@ -11,4 +10,5 @@ def hflip(x: Shaped[Tensor, "n c h w"], flip: Bool[Tensor, " n"]) -> Shaped[Tens
     """torchvision's `horizontal_flip` of the images for which `flip` is True."""
     check.images(x)
     check.one_each(x, flip=flip)
-    return torch.where(flip.to(x.device)[:, None, None, None], x.flip(3), x)
+    rows = flip.nonzero()[:, 0].to(x.device)
+    return x.index_copy(0, rows, x.index_select(0, rows).flip(3))

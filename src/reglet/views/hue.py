@@ -10,10 +10,12 @@ from reglet.views import check
 def adjust_hue(x: Float[Tensor, "n c h w"], shift: Float[Tensor, " n"]) -> Float[Tensor, "n c h w"]:
     """Hue of each image turned by `shift` in [-1/2, 1/2] of the wheel; one channel has no hue.
 
-    RGB -> HSV -> RGB in closed form.  With v = max, d = v - min and the hue H in sixths of the wheel,
+    RGB -> HSV -> RGB in closed form, without a case for each sixth of the wheel.  With v = max and d = max - min, the
+    hue in sixths of the wheel, from -3 to 3, is
 
-        channel = v - d * clip(2 - |wrap(H + o)|, 0, 1),    o = 3, 1, -1 for r, g, b,
+        H = sign(g - b) (2 d - v + g + b - r) / d,
 
+    and after the turn H' = H + 6 shift each channel is v - d clip(2 - |wrap(H' + o)|, 0, 1), o = 3, 1, -1 for r, g, b,
     wrap to [-3, 3].  The saturation d / v of the usual detour cancels.  torchvision's `adjust_hue` on floats, to within
     rounding.
     """
@@ -24,11 +26,10 @@ def adjust_hue(x: Float[Tensor, "n c h w"], shift: Float[Tensor, " n"]) -> Float
     r, g, b = x.unbind(1)
     v = torch.maximum(torch.maximum(r, g), b)
     d = v - torch.minimum(torch.minimum(r, g), b)
-    # H d: (g - b) where red is largest, (b - r) + 2d where green is, (r - g) + 4d where blue is.
-    turn = torch.where(v == r, g - b, torch.where(v == g, (b - r).add_(d, alpha=2), (r - g).add_(d, alpha=4)))
-    hue = turn.div_(d.clamp(min=torch.finfo(x.dtype).tiny)).add_(6 * shift.to(x)[:, None, None])
-    offset = torch.tensor([3.0, 1.0, -1.0], device=x.device, dtype=x.dtype)
-    wheel = hue[:, None] + offset[:, None, None]
-    wheel.sub_((wheel / 6).round_(), alpha=6)
-    wheel.abs_().neg_().add_(2).clamp_(0, 1)
-    return torch.addcmul(v[:, None], wheel, d[:, None], value=-1)
+    size = (g + b).sub_(r).sub_(v).add_(d, alpha=2)
+    hue = torch.copysign(size, g - b).div_(d.clamp(min=torch.finfo(x.dtype).tiny))  # where d is 0, so is the size
+    turned = hue.div_(6).add_(shift.to(x)[:, None, None])
+    offset = torch.tensor([3 / 6, 1 / 6, -1 / 6], device=x.device, dtype=x.dtype)
+    wheel = turned[:, None] + offset[:, None, None]
+    share = wheel.sub_(wheel.round()).abs_().mul_(6).sub_(2).clamp_(-1, 0)  # the clip, negated
+    return share.mul_(d[:, None]).add_(v[:, None])

@@ -30,4 +30,4 @@ class Normalize:
         mean, std = (torch.tensor(values, device=x.device, dtype=x.dtype) for values in (self.mean, self.std))
         if x.shape[1] == 1:
             mean, std = mean.mean(0, keepdim=True), std.mean(0, keepdim=True)
-        return torch.addcmul((-mean / std)[:, None, None], x, (1 / std)[:, None, None])
+        return x.sub(mean[:, None, None]).div_(std[:, None, None])

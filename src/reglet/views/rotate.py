@@ -36,5 +36,5 @@ def quarter_turn(x: Shaped[Tensor, "n c h w"], turns: Int64[Tensor, " n"]) -> Sh
     for k in (1, 2, 3):
         rows = (turns == k).nonzero()[:, 0].to(x.device)
         if len(rows):
-            out[rows] = torch.rot90(x[rows], k, dims=(2, 3))
+            out.index_copy_(0, rows, torch.rot90(x.index_select(0, rows), k, dims=(2, 3)))
     return out

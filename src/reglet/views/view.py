@@ -1,5 +1,6 @@
 """One view: what may happen to an image, drawn first and applied after."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -14,7 +15,7 @@ from reglet.views.draw import Draw
 from reglet.views.normalize import Normalize
 from reglet.views.rotate import quarter_turn, rotate
 
-_CACHED = 1 << 18  # floats of a view that are worked on at a time: on a CPU they should stay in its cache
+_CACHED = 1 << 20  # floats of a view that are worked on at a time: on a CPU they should stay in its cache
 
 
 @dataclass(frozen=True)
@@ -91,21 +92,25 @@ class View:
 
     def _apply(self, images: Tensor, draw: Draw) -> Tensor:
         x = self.crop.apply(images, draw.crop, draw.flip, size=self.size)
-        if len(some := _where(draw.angle != 0, x)):
-            x[some] = rotate(x[some], draw.angle[draw.angle != 0])
-        if self.turns:
-            x = quarter_turn(x, draw.turn)
-        if len(some := _where(draw.jitter, x)):
-            x[some] = color_jitter(x[some], draw.factors[draw.jitter], draw.order[draw.jitter])
-        if len(some := _where(draw.gray, x)):
-            x[some] = rgb_to_grayscale(x[some]).expand(-1, x.shape[1], -1, -1)
-        if self.blur is not None and len(some := _where(draw.sigma > 0, x)):
-            x[some] = gaussian_blur(x[some], draw.sigma[draw.sigma > 0], kernel=self.blur.kernel)
-        if len(some := _where(draw.solarize, x)):
-            x[some] = solarize(x[some])
+        x = _some(x, draw.angle != 0, lambda part, on: rotate(part, draw.angle[on]))
+        x = _some(x, draw.turn != 0, lambda part, on: quarter_turn(part, draw.turn[on]))
+        if bool(draw.jitter.any()):
+            x = color_jitter(x, draw.factors, draw.order, draw.jitter)
+        x = _some(x, draw.gray, lambda part, on: rgb_to_grayscale(part).expand_as(part))
+        if self.blur is not None:
+            kernel = self.blur.kernel
+            x = _some(x, draw.sigma > 0, lambda part, on: gaussian_blur(part, draw.sigma[on], kernel=kernel))
+        x = _some(x, draw.solarize, lambda part, on: solarize(part))
         return x if self.normalize is None else self.normalize(x)
 
 
-def _where(mask: Tensor, x: Tensor) -> Tensor:
-    """Indices on the device of x; found where the draws are, usually the CPU, so that a GPU need not be waited for."""
-    return mask.nonzero()[:, 0].to(x.device)
+def _some(x: Tensor, mask: Tensor, change: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
+    """x with the images of `mask` changed.
+
+    Their indices are found where the draw is, usually the CPU, so that a GPU need not be waited for.
+    """
+    on = mask.nonzero()[:, 0]
+    if len(on) == 0:
+        return x
+    rows = on.to(x.device)
+    return x.index_copy_(0, rows, change(x.index_select(0, rows), on))
