@@ -1,4 +1,4 @@
-"""Real processes that train the toy: forked from a server that has imported torch already, so that they start at once."""
+"""Real processes that train the toy, forked from a server that has imported torch already, so that they start soon."""
 
 import multiprocessing as mp
 import os

@@ -37,7 +37,10 @@ class Brighten:
         return [Shift(torch.rand(n, generator=generator)) for _ in range(self.views)]
 
     def apply(self, images: Tensor, draws: Sequence[Shift]) -> list[Tensor]:
-        return [images.float() / 255 - draw.by[:, None, None, None].to(images.device) for draw in draws]
+        return [
+            images.to(torch.get_default_dtype()) / 255 - draw.by[:, None, None, None].to(images.device)
+            for draw in draws
+        ]
 
 
 class Toy(Method):
@@ -94,9 +97,11 @@ def toy(kind: str = "visreg", *, norm: bool = True, dropout: float = 0.0) -> Toy
 
 
 def main(words: Sequence[str]) -> None:
-    """A run with any setting as key=value, and loss=, norm=, dropout=, kill=, pause=."""
+    """A run with any setting as key=value, and loss=, norm=, dropout=, double=, kill=, pause=."""
     torch.set_num_threads(1)
     given = dict(word.split("=", 1) for word in words)
+    if given.pop("double", "0") == "1":
+        torch.set_default_dtype(torch.float64)
     kill, pause = int(given.pop("kill", -1)), float(given.pop("pause", 0))
     norm = given.pop("norm", "1") == "1"
     method = toy(given.pop("loss", "visreg"), norm=norm, dropout=float(given.pop("dropout", 0)))

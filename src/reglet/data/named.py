@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from reglet.data.memory import InMemory
@@ -69,7 +70,7 @@ def _stack(images: Iterable[Any], *, size: int) -> Tensor:
     """PIL images as one tensor; of different sizes only where a size is given."""
     from PIL import Image, ImageOps
 
-    def fitted(image: Image.Image) -> np.ndarray[Any, Any]:
+    def fitted(image: Image.Image) -> NDArray[Any]:
         image = image.convert("RGB")
         side = size or min(image.size)
         if image.size != (side, side):

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from reglet.data.memory import InMemory
@@ -41,7 +42,7 @@ def splits_of(path: Path) -> list[str]:
     return sorted({str(name) for name in known["split"]}) if "split" in known else []
 
 
-def _read(path: Path, only: tuple[str, ...] | None = None) -> dict[str, np.ndarray[Any, Any]]:
+def _read(path: Path, only: tuple[str, ...] | None = None) -> dict[str, NDArray[Any]]:
     try:
         with np.load(path, allow_pickle=False) as archive:
             return {key: archive[key] for key in archive.files if only is None or key in only}
@@ -49,7 +50,7 @@ def _read(path: Path, only: tuple[str, ...] | None = None) -> dict[str, np.ndarr
         raise ValueError(f"{path} is no .npz archive of plain arrays: {error}") from error
 
 
-def _channels_first(path: Path, images: np.ndarray[Any, Any]) -> Tensor:
+def _channels_first(path: Path, images: NDArray[Any]) -> Tensor:
     if images.dtype != np.uint8 or images.ndim not in (3, 4):
         raise ValueError(
             f"{path}: images must be uint8 of shape (n, h, w), (n, h, w, c) or (n, c, h, w), "
@@ -64,7 +65,7 @@ def _channels_first(path: Path, images: np.ndarray[Any, Any]) -> Tensor:
     return torch.from_numpy(np.ascontiguousarray(images))
 
 
-def _of_split(path: Path, known: dict[str, np.ndarray[Any, Any]], split: str) -> Tensor:
+def _of_split(path: Path, known: dict[str, NDArray[Any]], split: str) -> Tensor:
     n = len(known["images"])
     if not split:
         return torch.arange(n)
@@ -78,9 +79,7 @@ def _of_split(path: Path, known: dict[str, np.ndarray[Any, Any]], split: str) ->
     return torch.from_numpy(np.flatnonzero(names == split))
 
 
-def _numbered(
-    path: Path, key: str, known: dict[str, np.ndarray[Any, Any]], n: int
-) -> tuple[Tensor | None, list[str] | None]:
+def _numbered(path: Path, key: str, known: dict[str, NDArray[Any]], n: int) -> tuple[Tensor | None, list[str] | None]:
     """Numbers as they are, words as their places in sorted order."""
     if key not in known:
         return None, None

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from reglet.data import Images, load
@@ -40,7 +41,7 @@ def features(
     return torch.cat(rows)
 
 
-def _parquet(out: Path, columns: dict[str, np.ndarray[Any, Any]]) -> None:
+def _parquet(out: Path, columns: dict[str, NDArray[Any]]) -> None:
     try:
         import pyarrow as pa  # type: ignore[import-not-found,unused-ignore]
         import pyarrow.parquet as pq  # type: ignore[import-not-found,unused-ignore]

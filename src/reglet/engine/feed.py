@@ -2,7 +2,7 @@
 
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import UInt8
@@ -13,6 +13,7 @@ from reglet.engine.order import VIEWS, Order, generator, share
 from reglet.method import Batch
 
 
+@runtime_checkable
 class Policy(Protocol):
     """A view policy: draws are data, one entry per view, each with `.take(index or slice)`."""
 

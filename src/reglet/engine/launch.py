@@ -27,7 +27,7 @@ def launch(settings: Settings) -> Fabric:
             lambda module, mesh: shard(module, mesh["data_parallel"]), data_parallel_size=world, tensor_parallel_size=1
         )
     elif world > 1:
-        strategy = DDPStrategy(broadcast_buffers=False, gradient_as_bucket_view=True)
+        strategy = DDPStrategy(forward_sync_buffers=False, gradient_as_bucket_view=True)
     fabric = Fabric(
         accelerator=settings.accelerator,
         devices=devices,

@@ -3,9 +3,10 @@
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 
+@runtime_checkable
 class Logger(Protocol):
     def log(self, step: int, numbers: Mapping[str, float]) -> None: ...
 

@@ -38,6 +38,7 @@ class Settings:
     precision: Precision = option("32-true", "32-true, bf16-mixed, 16-mixed or bf16-true")  # noqa: RUF009
     compile: bool = option(False, "torch.compile the method")
     channels_last: bool = option(True, "memory layout in which convolutions are faster")
+    sync_batchnorm: bool = option(False, "batch norm over all devices; CUDA only")
     seed: int = option(0, "of weights, order of the data, views and dropout")
     accelerator: Accelerator = option("auto", "auto, cpu, cuda or mps")  # noqa: RUF009
     devices: int = option(1, "processes on this machine, one per device")

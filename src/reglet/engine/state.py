@@ -1,12 +1,13 @@
 """Everything that a step changes, and how it is saved."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
 import torch
 from lightning_fabric import Fabric
 from lightning_fabric.wrappers import _FabricOptimizer
-from torch import Tensor
+from torch import Tensor, nn
 
 from reglet.engine import checkpoint, guard
 from reglet.engine.ema import moving_average
@@ -28,13 +29,15 @@ class State:
 
     def __init__(self, fabric: Fabric, method: Method, settings: Settings) -> None:
         s = settings
-        if s.channels_last:
+        if s.channels_last and s.strategy != "fsdp":  # which takes no weights in another layout than torch's own
             method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         for loss in method.modules():
             if isinstance(loss, OnViews):  # an error on one rank alone would leave the others waiting
                 loss.check_finite = fabric.world_size == 1
         self.fabric, self.method, self.settings = fabric, method, s
         self.average = moving_average(method, decay=s.ema) if s.ema else None
+        if s.sync_batchnorm and fabric.world_size > 1:
+            nn.SyncBatchNorm.convert_sync_batchnorm(method)
         if s.compile:
             method.compile()
         self.model = fabric.setup(Through(method))
@@ -52,6 +55,7 @@ class State:
 
     def encode(self, x: Tensor) -> Tensor:
         """Features for a probe.  All ranks must call it where the weights are sharded."""
+        x = self.fabric.strategy.precision.convert_input(x)
         if self.average is not None:
             return self.encoder.encode(x)
         features: Tensor = self.model(lambda m: m.encode(x))
@@ -64,6 +68,7 @@ class State:
             group["lr"] = lr
         self.before = guard.remember(self.method)
         self.model.train()
+        batch = replace(batch, views=self.fabric.strategy.precision.convert_input(list(batch.views)))
         seed = seed_of(s.seed, NOISE, self.fabric.global_rank, self.done)
         try:
             terms = backward(

@@ -1,0 +1,81 @@
+"""micro_batch: the gradient of the whole batch, with the memory of a part."""
+
+import pytest
+import torch
+from lightning_fabric import Fabric
+from tests.engine.toy import Brighten, Toy, images, toy
+from torch import Tensor, nn
+
+from reglet.engine.gradient import backward
+from reglet.engine.gradient_cache import require_splittable
+from reglet.engine.order import generator
+from reglet.engine.through import Through
+from reglet.method import Batch
+from reglet.types import Terms
+
+
+def step(method: Toy, *, micro_batch: int = 0, accumulate: int = 1, n: int = 24) -> tuple[Terms, list[Tensor]]:
+    fabric = Fabric(accelerator="cpu", devices=1)
+    policy = Brighten()
+    draws = policy.draw(n, generator(1))
+    batch = Batch(policy.apply(images(n).images, draws), 2, draws=draws)
+    method.train()
+    method.zero_grad()
+    model = fabric.setup(Through(method))
+    terms = backward(fabric, model, batch, micro_batch=micro_batch, accumulate=accumulate, seed=5)
+    return terms, [p.grad.clone() for p in method.parameters() if p.grad is not None]
+
+
+def apart(a: list[Tensor], b: list[Tensor]) -> float:
+    """Relative to the largest of the whole gradient: a bias before Barlow Twins' centring has none but rounding."""
+    return max(float((x - y).abs().max()) for x, y in zip(a, b, strict=True)) / max(float(y.abs().max()) for y in b)
+
+
+@pytest.mark.parametrize("loss", ["visreg", "barlow"])
+@pytest.mark.parametrize("size", [6, 7, 24])
+def test_equals_the_gradient_of_the_whole_batch(loss: str, size: int) -> None:
+    terms, gradient = step(toy(loss, norm=False))
+    cached_terms, cached = step(toy(loss, norm=False), micro_batch=size)
+    assert terms.keys() == cached_terms.keys()
+    for name, term in terms.items():
+        torch.testing.assert_close(cached_terms[name], term, rtol=1e-5, atol=1e-7)
+    assert apart(cached, gradient) < 1e-5
+
+
+def test_accumulation_is_not_the_gradient_of_the_whole_batch() -> None:
+    """Why micro_batch is there: losses of parts do not know the whole's statistics."""
+    _, gradient = step(toy(norm=False))
+    _, averaged = step(toy(norm=False), accumulate=4)
+    assert apart(averaged, gradient) > 1e-2
+
+
+def test_dropout_is_the_same_in_both_passes() -> None:
+    """With the embeddings of one pass and the gradient of another network, this would not be a gradient at all."""
+    method = toy(norm=False, dropout=0.5)
+    seen: list[Tensor] = []
+    method.head.register_forward_hook(lambda module, inputs, output: seen.append(output.detach().clone()))
+    step(method, micro_batch=8)
+    first, second = seen[: len(seen) // 2], seen[len(seen) // 2 :]
+    assert len(first) == 6
+    assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+    assert not torch.equal(first[0], first[1])
+
+
+def test_batch_norm_averages_move_once_a_micro_batch() -> None:
+    method = toy()
+    norm = next(m for m in method.modules() if isinstance(m, nn.BatchNorm2d))
+    step(method, micro_batch=8)
+    assert int(norm.num_batches_tracked) == 3 * 2  # micro-batches x views
+    assert norm.track_running_stats
+
+
+def test_slices_are_drawn_once_a_step() -> None:
+    method = toy(norm=False)
+    step(method, micro_batch=6)
+    assert [int(v) for k, v in method.state_dict().items() if k.endswith("_extra_state")] == [1]
+
+
+def test_a_method_without_parts_is_refused() -> None:
+    require_splittable(toy())
+    with pytest.raises(ValueError, match=r"micro_batch needs a method with embed\(\) .* Identity has not"):
+        require_splittable(nn.Identity())

@@ -1,0 +1,51 @@
+"""Several processes train as one does on the same global batch."""
+
+from pathlib import Path
+
+import pytest
+import torch
+from tests.engine.processes import code, start, start_ranks
+from torch import Tensor
+
+from reglet.engine.checkpoint import read
+
+COMMON = ("accelerator=cpu", "epochs=4", "batch=16", "norm=0", "weight_decay=0.1")  # 24 steps
+
+
+def weights(out: Path) -> dict[str, Tensor]:
+    tensors, about = read(out / "checkpoint.safetensors")
+    assert about["step"] == 24
+    return tensors
+
+
+@pytest.mark.parametrize(
+    ("both", "words"),
+    [
+        ((), ()),
+        ((), ("strategy=fsdp",)),
+        # In single precision Adam makes 3e-5 of the rounding of small gradients, their parts summed in another order.
+        (("double=1",), ("micro_batch=3",)),
+    ],
+    ids=["ddp", "fsdp", "cache"],
+)
+def test_two_ranks_end_where_one_does(tmp_path: Path, both: tuple[str, ...], words: tuple[str, ...]) -> None:
+    one = start(f"out={tmp_path / 'one'}", *COMMON, *both)
+    two = start_ranks(2, f"out={tmp_path / 'two'}", *COMMON, *both, *words)
+    assert [code(rank) for rank in (one, *two)] == [0, 0, 0]
+    alone, found = weights(tmp_path / "one"), weights(tmp_path / "two")
+    assert found.keys() == alone.keys()
+    for key, value in alone.items():
+        if key.startswith("method."):
+            torch.testing.assert_close(
+                found[key], value, rtol=0, atol=1e-9 if both else 1e-5, msg=lambda m, key=key: f"{key}: {m}"
+            )
+
+
+def test_sharded_weights_resume_to_the_same_bits(tmp_path: Path) -> None:
+    words = (*COMMON, "strategy=fsdp", "save_every=5")
+    assert [code(rank) for rank in start_ranks(2, f"out={tmp_path / 'a'}", *words)] == [0, 0]
+    killed = start_ranks(2, f"out={tmp_path / 'b'}", *words, "kill=7")
+    assert all(c != 0 for c in [code(rank) for rank in killed])
+    assert [code(rank) for rank in start_ranks(2, f"out={tmp_path / 'b'}", *words, "resume=true")] == [0, 0]
+    a, b = weights(tmp_path / "a"), weights(tmp_path / "b")
+    assert all(torch.equal(a[key], b[key]) for key in a)
