@@ -16,8 +16,10 @@ class Hook:
     def __init__(self, call: Callable[..., Any], *, owner: str) -> None:
         self.call, self.owner = call, owner
 
-    def __call__(self, *args: Any) -> Any:
-        return self.call(*args)
+    def __call__(self, module: nn.Module, *args: Any) -> Any:
+        if getattr(module, "_is_replica", False):
+            raise RuntimeError("nn.DataParallel runs copies of a block in threads; use DistributedDataParallel instead")
+        return self.call(module, *args)
 
     def __reduce__(self) -> tuple[Any, ...]:
         # takes any arguments, returns None, and a pickle of the model loads where reglet is not installed

@@ -78,8 +78,6 @@ class Tap:
     def enter(self, *inputs: object) -> None:
         if not self._following():
             return
-        if getattr(self.block, "_is_replica", False):
-            raise RuntimeError("nn.DataParallel runs copies of a block in threads; use DistributedDataParallel instead")
         x = self._tensor(inputs, "input")
         self.entered.append(x.detach().clone() if self.head is None else self._named(self.head.before, x))
 
@@ -105,7 +103,10 @@ class Tap:
         """The mean over the calls that were kept, None if there is none."""
         if not self.pairs or self.head is None:
             return None
-        return torch.stack([self._named(self.head, pair) for pair in self.pairs]).mean()
+        losses = []
+        while self.pairs:  # lets go of each pair as soon as it is used
+            losses.append(self._named(self.head, self.pairs.pop()))
+        return torch.stack(losses).mean()
 
     def __getstate__(self) -> dict[str, Any]:  # a copy or pickle of a model that owns its taps takes no tensors along
         return {**self.__dict__, "entered": [], "pairs": [], "idle": set()}

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from reglet.blocks.tokens import Grid, gather, onto, pick, points, windows
+from reglet.blocks.tokens import Grid, gather, onto, points, windows
 
 LEAST = 3  # two standardized values are +-0.7 whatever they were, so their gradient vanishes
 REMEMBERED = 64  # pairs of grids, the last ones seen
@@ -28,7 +28,7 @@ class Sampler(nn.Module):
     Places for sizes seen before are drawn by `advance`, so that nothing random is left for a compiled forward.
     """
 
-    def __init__(self, rho: float, *, sampling: Sampling, seed: int) -> None:
+    def __init__(self, rho: int | float, *, sampling: Sampling, seed: int) -> None:
         super().__init__()
         if not (0 < rho <= 1 or (isinstance(rho, int) and rho >= LEAST)):
             raise ValueError(f"rho is a ratio in (0, 1] or a count of at least {LEAST}, got {rho}")
@@ -70,7 +70,7 @@ class Sampler(nn.Module):
         if self.sampling != "salient":
             return places.target, rows
         best = rows.mean(-1).topk(self.count(points(target)), dim=1).indices
-        return places.target.expand(len(x), -1).gather(1, best), pick(rows, best)
+        return places.target.expand(len(x), -1).gather(1, best), gather(rows, best)
 
     @torch.compiler.disable
     def _remember(self, key: tuple[Grid, Grid, int, torch.device]) -> None:
@@ -92,8 +92,8 @@ class Sampler(nn.Module):
 def _at(x: Tensor, source: Grid, target: Grid, places: Places) -> Tensor:
     """Picks before it pools where it can: only the windows that are looked at."""
     if source == target:
-        return pick(x, places.target)
+        return gather(x, places.target)
     if places.source is None:
-        return pick(onto(x, source, target), places.target)
+        return gather(onto(x, source, target), places.target)
     n = places.target.shape[1]
     return gather(x, places.source).unflatten(1, (n, -1)).mean(2)

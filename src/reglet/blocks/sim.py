@@ -49,7 +49,7 @@ class SIM(nn.Module):
     def __init__(
         self,
         *,
-        rho: float = 0.2,
+        rho: int | float = 0.2,
         dim: int | Literal["sqrt"] | None = "sqrt",
         loss: Loss = "norm_l2",
         reduction: Reduction = "mean",
@@ -108,7 +108,7 @@ class SIM(nn.Module):
         if c_in != c_out and self.match == "skip":
             return None
         with torch.random.fork_rng(devices=[]):
-            torch.manual_seed((self.seed * 1_000_003 + 7919 * (position + 1)) % 2**63)
+            torch.default_generator.manual_seed((self.seed * 1_000_003 + 7919 * (position + 1)) % 2**63)
             head = self.head_of(c_in, c_out)
         return head.to(device=y.device, dtype=torch.float64 if y.dtype == torch.float64 else torch.float32)
 

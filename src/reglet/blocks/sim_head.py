@@ -1,12 +1,14 @@
 """What SIM trains for one block, and how it looks at one call of that block."""
 
-from typing import NamedTuple
+from functools import partial
+from typing import NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from reglet.blocks.distances import DISTANCES, STANDARDIZED, standardize
+from reglet.blocks.fused import at_once
 from reglet.blocks.sampling import LEAST, Sampler
 from reglet.blocks.tokens import Grid, Layout, common_grids, onto, pick, points
 from reglet.types import Scalar
@@ -21,26 +23,21 @@ class Reconstructor(nn.Module):
 
     def __init__(self, c_in: int, c_out: int, *, dim: int | None, pre: bool, shared: bool) -> None:
         super().__init__()
-        self.pre = nn.Linear(c_out, c_in, bias=False) if pre and c_in != c_out and dim is not None else nn.Identity()
         if dim is None:
-            self.stem: nn.Module = nn.Identity()
-            self.trunk: nn.Module = nn.Identity()
-            self.x_stem: nn.Module = nn.Identity()
-            self.x_trunk: nn.Module = nn.Identity()
+            self.stem, self.x_stem = nn.Sequential(), nn.Sequential()
+            self.trunk, self.x_trunk = nn.Sequential(), nn.Sequential()
             self.predictor: nn.Module = nn.Sequential(nn.Linear(c_out, c_in), nn.ReLU(), nn.Linear(c_in, c_in))
             return
         width = c_in if pre else c_out
-        self.stem, self.trunk = nn.Linear(width, 2 * dim), _trunk(dim)
+        mapped = [nn.Linear(c_out, c_in, bias=False)] if pre and c_in != c_out else []
+        first = nn.Linear(width, 2 * dim)
+        self.stem, self.trunk = nn.Sequential(*mapped, first), _trunk(dim)
         self.predictor = nn.Linear(dim, dim)
-        self.x_stem = self.stem if shared and width == c_in else _frozen(nn.Linear(c_in, 2 * dim))
+        self.x_stem = nn.Sequential(first if shared and width == c_in else _frozen(nn.Linear(c_in, 2 * dim)))
         self.x_trunk = self.trunk if shared else _frozen(_trunk(dim))
 
     def target(self, x: Float[Tensor, "b n c"]) -> Float[Tensor, "b n k"]:
         h: Tensor = self.x_trunk(self.x_stem(x))
-        return h
-
-    def project(self, y: Float[Tensor, "b n c"]) -> Float[Tensor, "b n k"]:
-        h: Tensor = self.trunk(self.stem(self.pre(y)))
         return h
 
 
@@ -85,7 +82,8 @@ class SIMHead(nn.Module):
         grid = self.grids.get(self.layout.tokens(x)[1])
         return x.detach().clone() if grid is None else self._take(x, grid)
 
-    def after(self, taken: Taken | Tensor, y: Tensor) -> Pair:
+    def after(self, taken: Taken | Tensor, y: Tensor) -> Pair | Scalar:
+        """The loss of this call; in a compiled forward, which cannot have gradients inside, what it takes for it."""
         tokens, grid = self.layout.tokens(y)
         if isinstance(taken, Tensor):
             self.grids[self.layout.tokens(taken)[1]] = grid
@@ -94,11 +92,21 @@ class SIMHead(nn.Module):
             raise RuntimeError(f"inputs of one size gave outputs of grid {taken.grid}, and now {grid}")
         if tokens.shape[1] < LEAST:
             tokens = tokens.flatten(0, 1)[None]
-        return Pair(taken.target, pick(tokens, taken.places))
+        target = taken.target
+        if torch.compiler.is_compiling():
+            return Pair(target, pick(tokens, taken.places))
+        with torch.autocast(y.device.type, enabled=False):
+            trained = [p for p in self.net.parameters() if p.requires_grad]
+            rest = partial(self._distance, target=target)
+            return at_once(tokens, taken.places, self.net.stem, rest, trained, dtype=target.dtype)
 
-    def forward(self, pair: Pair) -> Scalar:
-        target, y = pair
-        h = self.net.project(y.to(target.dtype))
+    def forward(self, pair: Pair | Scalar) -> Scalar:
+        if isinstance(pair, Tensor):
+            return pair
+        return self._distance(self.net.stem(pair.tokens.to(pair.target.dtype)), target=pair.target)
+
+    def _distance(self, h: Float[Tensor, "b n w"], *, target: Float[Tensor, "b n k"]) -> Scalar:
+        h = self.net.trunk(h)
         if self.loss not in STANDARDIZED:
             prediction = self.net.predictor(h)
         elif self.norm_before_predictor:
@@ -124,7 +132,10 @@ def _trunk(dim: int) -> nn.Sequential:
     return nn.Sequential(nn.ReLU(), nn.Linear(2 * dim, dim), nn.ReLU(), nn.Linear(dim, dim))
 
 
-def _frozen(module: nn.Module) -> nn.Module:
+M = TypeVar("M", bound=nn.Module)
+
+
+def _frozen(module: M) -> M:
     for part in list(module.modules()):
         for name, value in list(part.named_parameters(recurse=False)):
             delattr(part, name)

@@ -18,6 +18,7 @@ class Layout:
 
     channel_dim: None takes the last axis of (B, C) and (B, N, C), and axis 1 of (B, C, H, W) and (B, C, D, H, W).
         Say 1 for (B, C, L) of 1-D convolutions, -1 for the (B, H, W, C) of Swin.
+    batch_dim: 1 for the (N, B, C) of nn.Transformer and nn.LSTM; channel_dim is counted with the batch in front.
     skip_tokens: so many tokens at the start of a sequence (class token, registers) are left out.
     """
 
@@ -41,7 +42,9 @@ class Layout:
 
     def _channel_dim(self, x: Tensor) -> int:
         if self.channel_dim is not None:
-            return self.channel_dim if -x.ndim <= self.channel_dim < x.ndim else -1
+            if self.channel_dim % x.ndim == 0 or not -x.ndim <= self.channel_dim < x.ndim:
+                raise ValueError(f"channel_dim={self.channel_dim} is not a channel axis of {tuple(x.shape)}")
+            return self.channel_dim
         if x.ndim < 4:
             return -1
         if x.shape[1:-2] == x.shape[2:-1] and x.shape[-1] != x.shape[-2]:
@@ -93,59 +96,47 @@ def common_grids(x: Grid, y: Grid) -> tuple[Grid, Grid]:
     raise ValueError(f"cannot tell which tokens of a grid {x} belong to which of a grid {y}; choose other blocks")
 
 
+def gather(tokens: Float[Tensor, "b t c"], index: Int[Tensor, "b_or_1 n"]) -> Float[Tensor, "b n c"]:
+    """The tokens at `index`: one row of indices for the whole batch, or one per sample."""
+    b, _, c = tokens.shape
+    if channels_first(tokens):  # along the contiguous axis, on the CPU ten times faster than index_select
+        return tokens.transpose(1, 2).gather(2, index[:, None, :].expand(b, c, -1)).transpose(1, 2).contiguous()
+    if len(index) == 1:
+        return tokens.index_select(1, index[0])
+    return tokens.gather(1, index[:, :, None].expand(-1, -1, c))
+
+
+def spread(
+    rows: Float[Tensor, "b n c"], index: Int[Tensor, "b_or_1 n"], *, tokens: int, channels_first: bool
+) -> Float[Tensor, "b t c"]:
+    """The transpose of `gather` for an index without repetition: zeros, with `rows` at `index`."""
+    b, _, c = rows.shape
+    if channels_first:
+        out = rows.new_zeros(b, c, tokens)
+        return out.scatter_(2, index[:, None, :].expand(b, c, -1), rows.transpose(1, 2)).transpose(1, 2)
+    out = rows.new_zeros(b, tokens, c)
+    if len(index) == 1:
+        return out.index_copy_(1, index[0], rows)
+    return out.scatter_(1, index[:, :, None].expand(-1, -1, c), rows)
+
+
+def channels_first(tokens: Float[Tensor, "b t c"]) -> bool:
+    """Whether these tokens are a view of a map whose channels come before its grid in memory."""
+    return tokens.stride(2) != 1 and tokens.stride(1) == 1
+
+
 class _Pick(torch.autograd.Function):
-    """tokens[:, index], whose backward writes only the picked rows.
-
-    The index is kept as an attribute, not as a saved tensor: so activation checkpointing, which counts what a region
-    saves, need not see this again when it recomputes.
-    """
-
     @staticmethod
     def forward(ctx: Any, tokens: Tensor, index: Tensor) -> Tensor:
-        ctx.index, ctx.shape, ctx.channels_first = index, tokens.shape, _channels_first(tokens)
+        ctx.index, ctx.tokens, ctx.channels_first = index, tokens.shape[1], channels_first(tokens)
         return gather(tokens, index)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        return _Spread.apply(g, ctx.index, ctx.shape, ctx.channels_first), None
-
-
-class _Spread(torch.autograd.Function):
-    """The transpose of _Pick: zeros, with the rows written at `index`."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, index: Tensor, shape: torch.Size, channels_first: bool) -> Tensor:
-        ctx.index = index
-        b, t, c = shape
-        if channels_first:
-            out = rows.new_zeros(b, c, t)
-            at = index[:, None, :].expand(b, c, -1)
-            return out.scatter_(2, at, rows.transpose(1, 2)).transpose(1, 2)
-        out = rows.new_zeros(b, t, c)
-        if len(index) == 1:
-            return out.index_copy_(1, index[0], rows)
-        return out.scatter_(1, index[:, :, None].expand(-1, -1, c), rows)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None, None]:
-        return _Pick.apply(g, ctx.index), None, None, None
+        return spread(g, ctx.index, tokens=ctx.tokens, channels_first=ctx.channels_first), None
 
 
 def pick(tokens: Float[Tensor, "b t c"], index: Int[Tensor, "b_or_1 n"]) -> Float[Tensor, "b n c"]:
-    """The tokens at `index`: one row of indices for the whole batch, or one per sample; none twice."""
+    """`gather` with a gradient that writes the picked rows only, for an index without repetition."""
     out: Tensor = _Pick.apply(tokens, index)
     return out
-
-
-def _channels_first(tokens: Tensor) -> bool:
-    return tokens.stride(2) != 1 and tokens.stride(1) == 1
-
-
-def gather(tokens: Float[Tensor, "b t c"], index: Int[Tensor, "b_or_1 n"]) -> Float[Tensor, "b n c"]:
-    """Like `pick`, without a gradient, and a place may come twice."""
-    b, _, c = tokens.shape
-    if _channels_first(tokens):  # gather along the contiguous axis: on the CPU ten times faster than index_select
-        return tokens.transpose(1, 2).gather(2, index[:, None, :].expand(b, c, -1)).transpose(1, 2)
-    if len(index) == 1:
-        return tokens.index_select(1, index[0])
-    return tokens.gather(1, index[:, :, None].expand(-1, -1, c))
