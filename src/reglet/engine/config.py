@@ -2,11 +2,10 @@
 
 from dataclasses import asdict, dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any, Literal
+from typing import Any
 
 from reglet.engine.settings import Settings, option
 
-Command = Literal["pretrain", "train"]
 Json = dict[str, Any]
 ROOMS = ("model", "method", "loss", "views")  # whose own arguments are given as room.argument=value
 
@@ -15,7 +14,7 @@ ROOMS = ("model", "method", "loss", "views")  # whose own arguments are given as
 class Config(Settings):
     """`options`: arguments of the model, method, loss or view policy, as {"loss.slices": 1024}."""
 
-    command: Command = field(default="pretrain")
+    command: str = field(default="pretrain", metadata={"choices": ("pretrain", "train")})
     data: str = option(
         "digits", "digits, a folder of images (unlabelled, class/ or domain/class/), a .npz, hf/NAME ..."
     )

@@ -24,8 +24,8 @@ class Journal:
         writes: bool,
     ) -> None:
         self.progress, self.every = progress, every
-        self.metrics = Metrics(path, start=progress.start) if writes else None
         self.loggers = build_loggers(loggers, path.parent, config) if writes else []
+        self.metrics = Metrics(path, start=progress.start) if writes else None
         self.last: dict[str, float] = {}
 
     def step(self, done: int, terms: Terms, *, lr: float) -> None:

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from typing import Any, cast
 
 import torch
 from lightning_fabric import Fabric
@@ -33,7 +34,7 @@ def launch(settings: Settings) -> Fabric:
         devices=devices,
         num_nodes=nodes,
         strategy=strategy,
-        precision=settings.precision,
+        precision=cast(Any, settings.precision),
     )
     fabric.launch()
     return fabric

@@ -6,8 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from reglet.engine.settings import OptimizerName
-
 
 def parameter_groups(module: nn.Module, *, weight_decay: float) -> list[dict[str, Any]]:
     """Those that decay, and those that do not: norms, biases and everything else with one axis or none."""
@@ -20,13 +18,15 @@ def parameter_groups(module: nn.Module, *, weight_decay: float) -> list[dict[str
 
 
 def build_optimizer(
-    module: nn.Module, name: OptimizerName, *, lr: float, weight_decay: float, fused: bool = True
+    module: nn.Module, name: str, *, lr: float, weight_decay: float, fused: bool = True
 ) -> torch.optim.Optimizer:
     groups = parameter_groups(module, weight_decay=weight_decay)
     if not groups:
         raise ValueError(f"{type(module).__name__} has no parameter that could be trained")
     if name == "lars":
         return LARS(groups, lr=lr)
+    if name != "adamw":
+        raise ValueError(f"optimizers are adamw and lars, got {name!r}")
     return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.999), fused=fused)
 
 

@@ -1,13 +1,9 @@
 """How a run trains: every number that the loop needs, by the names that the command line uses too."""
 
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import TypeVar
 
 T = TypeVar("T")
-OptimizerName = Literal["adamw", "lars"]
-Precision = Literal["32-true", "bf16-mixed", "16-mixed", "bf16-true"]
-StrategyName = Literal["ddp", "fsdp"]
-Accelerator = Literal["auto", "cpu", "cuda", "mps"]
 
 # A resumed run may change these and still be the same run.
 FREE = frozenset(
@@ -15,9 +11,9 @@ FREE = frozenset(
 )
 
 
-def option(default: T, says: str) -> T:
-    """A field with the sentence that `--help` prints for it."""
-    return field(default=default, metadata={"help": says})
+def option(default: T, says: str, *choices: T) -> T:
+    """A field with the sentence that `--help` prints for it, and what it may be, where that can be listed."""
+    return field(default=default, metadata={"help": says, "choices": choices})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,21 +25,23 @@ class Settings:
     batch: int = option(256, "images per optimizer step, over all devices")
     micro_batch: int = option(0, "images at a time on a device, with the exact gradient of the batch; 0: all at once")
     accumulate: int = option(1, "cut the batch into so many parts, each with a loss of its own, and average")
-    optimizer: OptimizerName = option("adamw", "adamw or lars")  # noqa: RUF009
+    optimizer: str = option("adamw", "adamw or lars", "adamw", "lars")
     lr: float = option(1e-3, "largest learning rate, as it is: not scaled by the batch")
     weight_decay: float = option(0.05, "of matrices and kernels; norms, biases and other vectors have none")
     warmup: float = option(0.1, "share of the steps during which the learning rate rises; a cosine to zero follows")
     clip: float = option(0.0, "largest norm of the whole gradient; 0: none")
     ema: float = option(0.0, "decay of a moving average of the weights, which is then the encoder; 0: none")
-    precision: Precision = option("32-true", "32-true, bf16-mixed, 16-mixed or bf16-true")  # noqa: RUF009
+    precision: str = option(
+        "32-true", "32-true, bf16-mixed, 16-mixed or bf16-true", "32-true", "bf16-mixed", "16-mixed", "bf16-true"
+    )
     compile: bool = option(False, "torch.compile the method")
     channels_last: bool = option(True, "memory layout in which convolutions are faster")
     sync_batchnorm: bool = option(False, "batch norm over all devices; CUDA only")
     seed: int = option(0, "of weights, order of the data, views and dropout")
-    accelerator: Accelerator = option("auto", "auto, cpu, cuda or mps")  # noqa: RUF009
+    accelerator: str = option("auto", "auto, cpu, cuda or mps", "auto", "cpu", "cuda", "mps")
     devices: int = option(1, "processes on this machine, one per device")
     nodes: int = option(1, "machines, when started by torchrun")
-    strategy: StrategyName = option("ddp", "ddp, or fsdp to share the weights out over the devices")  # noqa: RUF009
+    strategy: str = option("ddp", "ddp, or fsdp to share the weights out over the devices", "ddp", "fsdp")
     save_every: int = option(500, "steps between checkpoints; there is always one at the end")
     log_every: int = option(10, "steps between lines of metrics.jsonl")
     knn_every: int = option(1, "epochs between online kNN scores, where the data have labels; 0: none")
@@ -61,9 +59,9 @@ class Settings:
         for name in ("warmup", "ema"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is a share between 0 and 1, got {getattr(self, name)}")
-        for name, kind in _choices(type(self)).items():
-            if getattr(self, name) not in kind:
-                raise ValueError(f"{name} is one of {', '.join(kind)}; got {getattr(self, name)!r}")
+        for f in fields(self):
+            if (choices := f.metadata.get("choices")) and getattr(self, f.name) not in choices:
+                raise ValueError(f"{f.name} is one of {', '.join(choices)}; got {getattr(self, f.name)!r}")
         if unknown := set(filter(None, self.loggers.split(","))) - {"tensorboard", "wandb"}:
             raise ValueError(f"loggers are tensorboard and wandb; got {', '.join(sorted(unknown))}")
         self._check_together()
@@ -82,7 +80,3 @@ class Settings:
             )
         if self.strategy == "fsdp" and self.ema:
             raise ValueError("ema keeps a whole copy of the weights on every device, which fsdp is there to avoid")
-
-
-def _choices(cls: type) -> dict[str, tuple[Any, ...]]:
-    return {f.name: get_args(f.type) for f in fields(cls) if get_origin(f.type) is Literal}
