@@ -1,0 +1,190 @@
+"""Every view loss, one row each.  A new loss adds a row, and the laws of tests/test_contracts.py sweep it.
+
+A row says how to build the loss, and what its terms are by the naive formulas of tests/losses/oracles.py.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from tests.losses import oracles
+from torch import Tensor
+
+import reglet
+
+Oracle = Callable[[Tensor, int, Tensor], dict[str, Tensor]]  # z, number of global views, directions -> weighted terms
+
+
+@dataclass(frozen=True)
+class Row:
+    name: str
+    kind: type
+    arguments: dict[str, Any]
+    oracle: Oracle
+    least_views: int = 2
+    least_features: int = 1
+    sliced: bool = False
+    sorts: bool = False  # among equal samples, which one gets which gradient is the sort's choice
+    stops_gradient: bool = False  # then the gradient is not the derivative of the value
+    neighbour: Oracle | None = None  # the formula with a constant off by what float32 rounds away beside it
+
+    def build(self, **arguments: Any) -> Any:
+        return self.kind(**{**self.arguments, **arguments})
+
+
+def directions(loss: Any, z: Tensor) -> Tensor:
+    """The directions that the next call will use on embeddings like z; none for a loss without slices."""
+    if not hasattr(loss, "slices"):
+        return z.new_zeros(0, z.shape[-1])
+    like = z.float() if z.dtype in (torch.float16, torch.bfloat16) else z
+    return torch.cat(list(loss.slices.blocks(z.shape[-1], like=like, split=False)))
+
+
+def expected(row: Row, loss: Any, z: Tensor, n_global: int | None = None) -> dict[str, Tensor]:
+    """The terms that the next call of `loss` should give, by the oracle in float64; differentiable in z."""
+    return row.oracle(z.double(), len(z) if n_global is None else n_global, directions(loss, z).double())
+
+
+def _visreg(
+    scale: float = 1.0,
+    shape: float = 1.0,
+    center: float = 1.0,
+    eps: float = 1e-6,
+    detach: bool = True,
+    positions: str = "weibull",
+    lam: float | None = None,
+) -> Oracle:
+    def terms(z: Tensor, n_global: int, w: Tensor) -> dict[str, Tensor]:
+        reg = {
+            "scale": scale * oracles.visreg_scale(z, eps),
+            "shape": shape * oracles.visreg_shape(z, w, eps, detach, positions),
+            "center": center * oracles.visreg_center(z),
+        }
+        return reg if lam is None else _with_invariance(reg, z, n_global, lam)
+
+    return terms
+
+
+def _swd(clamp: float = 1e-4, lam: float | None = None) -> Oracle:
+    def terms(z: Tensor, n_global: int, w: Tensor) -> dict[str, Tensor]:
+        reg = {"swd": oracles.sliced_wasserstein(z, w, clamp)}
+        return reg if lam is None else _with_invariance(reg, z, n_global, lam)
+
+    return terms
+
+
+def _sigreg(knots: int = 17, t_max: float = 3.0, lam: float | None = None) -> Oracle:
+    def terms(z: Tensor, n_global: int, w: Tensor) -> dict[str, Tensor]:
+        reg = {"sigreg": oracles.epps_pulley(z, w, knots, t_max)}
+        return reg if lam is None else _with_invariance(reg, z, n_global, lam)
+
+    return terms
+
+
+def _with_invariance(reg: dict[str, Tensor], z: Tensor, n_global: int, lam: float) -> dict[str, Tensor]:
+    weighted = {name: lam * term for name, term in reg.items()}
+    return {**weighted, "invariance": (1 - lam) * oracles.invariance(z, n_global)}
+
+
+def _vicreg(
+    invariance: float = 25.0,
+    variance: float = 25.0,
+    covariance: float = 1.0,
+    gamma: float = 1.0,
+    eps: float = 1e-4,
+    variant: str = "official",
+) -> Oracle:
+    def terms(z: Tensor, n_global: int, _: Tensor) -> dict[str, Tensor]:
+        inv, var, cov = oracles.vicreg(z, n_global, gamma, eps, variant)
+        every = {"invariance": invariance * inv, "variance": variance * var, "covariance": covariance * cov}
+        return {name: every[name] for name in every if variant != "visreg" or name != "invariance"}
+
+    return terms
+
+
+def _barlow(weight: float = 0.0051, eps: float = 1e-5, variant: str = "official") -> Oracle:
+    def terms(z: Tensor, n_global: int, _: Tensor) -> dict[str, Tensor]:
+        on, off = oracles.barlow_twins(z, n_global, eps, variant)
+        return {"invariance": on, "redundancy": weight * off}
+
+    return terms
+
+
+def _ntxent(temperature: float = 0.5) -> Oracle:
+    def terms(z: Tensor, n_global: int, _: Tensor) -> dict[str, Tensor]:
+        return {"contrast": oracles.mean_over_pairs(z, n_global, lambda a, b: oracles.ntxent(a, b, temperature))}
+
+    return terms
+
+
+def _smi(weight: float = 0.1, reduction: str = "mean", **arguments: Any) -> Oracle:
+    def terms(z: Tensor, n_global: int, _: Tensor) -> dict[str, Tensor]:
+        views, n, _d = z.shape
+        found = [oracles.smi(z[i], z[j], **arguments) for i in range(n_global) for j in range(i + 1, views)]
+        on, off = torch.stack(found).mean(dim=0) / (n if reduction == "mean" else 1)
+        return {"alignment": on, "redundancy": weight * off}
+
+    return terms
+
+
+def _row(name: str, kind: type, oracle: Callable[..., Oracle], slices: int | None = None, /, **arguments: Any) -> Row:
+    """`arguments` go to the loss and, but for those that change no formula, to the oracle."""
+    alone = kind in (reglet.VISReg, reglet.SWD, reglet.SIGReg) or name == "barlow-visreg"
+    formula = {k: v for k, v in arguments.items() if k not in ("shared_slices", "seed")}
+    if kind in DEFAULT_LAM:
+        formula = {"lam": DEFAULT_LAM[kind], **formula}
+    return Row(
+        name=name,
+        kind=kind,
+        arguments=arguments if slices is None else {"slices": slices, **arguments},
+        oracle=oracle(**formula),
+        least_views=1 if alone else 2,
+        least_features=3 if kind is reglet.SMILoss else 1,
+        sliced=slices is not None,
+        sorts=kind in (reglet.VISReg, reglet.VISRegLoss, reglet.SWD, reglet.SWDLoss),
+        stops_gradient=kind in (reglet.VISReg, reglet.VISRegLoss) and arguments.get("detach", True),
+        neighbour=_smi(**{**formula, "eps": formula.get("eps", 1e-6) + 2**-21}) if kind is reglet.SMILoss else None,
+    )
+
+
+DEFAULT_LAM = {reglet.VISRegLoss: 0.9, reglet.SWDLoss: 0.6, reglet.LeJEPALoss: 0.02}
+
+# 130 slices: two whole blocks of 64 and a part of a third.
+ROWS = [
+    _row("visreg", reglet.VISReg, _visreg, 130),
+    _row("visreg-weights", reglet.VISReg, _visreg, 64, scale=2.0, shape=0.5, center=3.0, eps=1e-3, seed=7),
+    _row("visreg-hazen", reglet.VISReg, _visreg, 65, positions="hazen", shared_slices=True),
+    _row("visreg-attached", reglet.VISReg, _visreg, 5, detach=False),
+    _row("visreg-loss", reglet.VISRegLoss, _visreg, 130),
+    _row("visreg-loss-lam", reglet.VISRegLoss, _visreg, 33, lam=0.6, scale=0.5, detach=False, shared_slices=True),
+    _row("swd", reglet.SWD, _swd, 130),
+    _row("swd-clamp", reglet.SWD, _swd, 5, clamp=0.1, shared_slices=True),
+    _row("swd-loss", reglet.SWDLoss, _swd, 130),
+    _row("swd-loss-lam", reglet.SWDLoss, _swd, 64, lam=0.25),
+    _row("sigreg", reglet.SIGReg, _sigreg, 130),
+    _row("sigreg-knots", reglet.SIGReg, _sigreg, 65, knots=8, t_max=5.0, shared_slices=False),
+    _row("lejepa", reglet.LeJEPALoss, _sigreg, 130),
+    _row("lejepa-lam", reglet.LeJEPALoss, _sigreg, 5, lam=0.3, knots=33, t_max=4.0, shared_slices=False),
+    _row("vicreg", reglet.VICRegLoss, _vicreg),
+    _row("vicreg-paper", reglet.VICRegLoss, _vicreg, variant="paper"),
+    _row("vicreg-solo", reglet.VICRegLoss, _vicreg, variant="solo"),
+    _row("vicreg-visreg", reglet.VICRegLoss, _vicreg, variant="visreg"),
+    _row(
+        "vicreg-weights", reglet.VICRegLoss, _vicreg, invariance=2.0, variance=3.0, covariance=5.0, gamma=2.0, eps=1e-2
+    ),
+    _row("barlow", reglet.BarlowTwinsLoss, _barlow),
+    _row("barlow-weight", reglet.BarlowTwinsLoss, _barlow, weight=0.5, eps=1e-2),
+    _row("barlow-visreg", reglet.BarlowTwinsLoss, _barlow, variant="visreg"),
+    _row("ntxent", reglet.NTXentLoss, _ntxent),
+    _row("ntxent-cold", reglet.NTXentLoss, _ntxent, temperature=0.07),
+    _row("smi", reglet.SMILoss, _smi),
+    _row("smi-hinge-lin", reglet.SMILoss, _smi, on="hinge", off="lin", weight=0.01, eps=1e-4),
+    _row("smi-neg-sum", reglet.SMILoss, _smi, on="neg", reduction="sum", weight=0.5),
+    _row("smi-signed-cross", reglet.SMILoss, _smi, signed=True, target=0.5, pairs=("12",)),
+    _row("smi-within", reglet.SMILoss, _smi, pairs=("11", "22"), off="lin"),
+]
+
+# One row of each class, with all of its terms: for what costs seconds a row (compilation, processes).
+PLAIN = {"visreg", "visreg-loss", "swd", "swd-loss", "sigreg", "lejepa", "vicreg", "barlow", "ntxent", "smi"}
+PLAIN_ROWS = [row for row in ROWS if row.name in PLAIN]

@@ -1,0 +1,140 @@
+"""What can be asked of a loss beyond one backward: numerical checks, forward mode, twice, compiled, copied, stored."""
+
+import copy
+import io
+import pickle
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests import ranks
+from tests.contracts import PLAIN_ROWS, ROWS, Row, expected
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+
+
+def embeddings(v: int = 2, n: int = 6, d: int = 4) -> Tensor:
+    g = torch.Generator().manual_seed(0)
+    shared, own = torch.randn(n, d, generator=g), torch.randn(v, n, d, generator=g)
+    return (shared + 0.5 * own).double()
+
+
+def total(terms: dict[str, Tensor]) -> Tensor:
+    return torch.stack(list(terms.values())).sum()
+
+
+@every_row
+def test_gradcheck(row: Row) -> None:
+    """A stopped gradient is no derivative: there the other terms are checked, and the oracle holds that one."""
+
+    def value(z: Tensor) -> Tensor:
+        terms = row.build().terms(z)  # built anew, so that each evaluation has the same slices
+        return total({k: t for k, t in terms.items() if not (row.stops_gradient and k == "shape")})
+
+    assert torch.autograd.gradcheck(value, embeddings().requires_grad_(), eps=1e-6, atol=1e-5, rtol=1e-4)
+
+
+@every_row
+@pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # torch's own, on first use
+def test_forward_mode(row: Row) -> None:
+    z = embeddings()
+    tangent = torch.randn(z.shape, generator=torch.Generator().manual_seed(1), dtype=z.dtype)
+    leaf = z.clone().requires_grad_()
+    (grad,) = torch.autograd.grad(row.build()(leaf), leaf)
+    with forward_ad.dual_level():
+        out = row.build()(forward_ad.make_dual(z, tangent))
+        slope = forward_ad.unpack_dual(out).tangent
+    torch.testing.assert_close(slope, (grad * tangent).sum(), rtol=1e-10, atol=1e-12)
+
+
+@every_row
+def test_twice_or_a_clear_refusal(row: Row) -> None:
+    """The derivative of the squared gradient norm, as a gradient penalty needs it."""
+
+    def penalty(loss: Tensor, z: Tensor) -> Tensor:
+        (grad,) = torch.autograd.grad(loss, z, create_graph=True)
+        (second,) = torch.autograd.grad(grad.square().sum(), z)
+        return second
+
+    z = embeddings().requires_grad_()
+    want = penalty(total(expected(row, row.build(), z)), z)
+    got, refusal = None, ""
+    try:
+        got = penalty(row.build()(z), z)
+    except RuntimeError as error:
+        refusal = str(error)
+    if got is None:
+        assert "second derivative" in refusal or "differentiate twice" in refusal, refusal
+    else:
+        torch.testing.assert_close(got, want, rtol=1e-8, atol=1e-10)
+
+
+@every_row
+def test_two_backwards_through_one_graph_and_a_scaled_one(row: Row) -> None:
+    z = embeddings().requires_grad_()
+    value = row.build()(z)
+    (once,) = torch.autograd.grad(value, z, retain_graph=True)
+    (again,) = torch.autograd.grad(3 * value + 1, z)
+    torch.testing.assert_close(again, 3 * once)
+
+
+@every_row
+def test_copies_and_files_go_on_with_the_same_slices(row: Row) -> None:
+    z = embeddings()
+    loss = row.build()
+    first = loss(z)
+    copies = [copy.deepcopy(loss), pickle.loads(pickle.dumps(loss)), row.build()]
+    stored = io.BytesIO()
+    torch.save(loss.state_dict(), stored)
+    stored.seek(0)
+    copies[2].load_state_dict(torch.load(stored, weights_only=True))
+    second = loss(z)
+    assert bool(first == second) != row.sliced, "each call draws anew, where anything is drawn"
+    for other in copies:
+        assert torch.equal(other(z), second)
+    assert torch.equal(row.build()(z), first)
+
+
+@every_row
+def test_nothing_to_train_and_all_of_it_stored_as_tensors(row: Row) -> None:
+    loss = row.build()
+    assert not list(loss.parameters())
+    assert all(isinstance(value, Tensor) for value in loss.state_dict().values())
+    assert bool(loss.state_dict()) == row.sliced
+    assert row.kind.__name__ in repr(loss)
+
+
+def compiled(rank: int, world: int) -> dict[str, Any]:
+    """Three steps of a network and its loss, compiled and not: values and parameter gradients."""
+    found: dict[str, Any] = {}
+    for row in PLAIN_ROWS:
+        torch._dynamo.reset()
+        torch.manual_seed(0)
+        plain = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 6))
+        other = copy.deepcopy(plain)
+        loss, other_loss = row.build(), row.build()
+
+        def step(net: nn.Module, criterion: nn.Module, x: Tensor) -> Tensor:
+            return criterion(net(x))
+
+        fast = torch.compile(step, backend="aot_eager")
+        off = []
+        for _ in range(3):
+            x = torch.randn(2, 12, 5)
+            want, got = step(plain, loss, x), fast(other, other_loss, x)
+            want.backward()
+            got.backward()
+            off.append(float((got - want).detach().abs() / want.detach().abs()))
+        p, q = (torch.cat([w.grad.flatten() for w in net.parameters()]) for net in (plain, other))
+        found[row.name] = max(*off, float((p - q).norm() / p.norm()))
+    return found
+
+
+def test_compiles(tmp_path: Path) -> None:
+    """In a process of its own: the test run's shape checker wraps every function, and dynamo would trace that."""
+    (found,) = ranks.run("tests.losses.test_autograd:compiled", world=1, folder=tmp_path)
+    assert set(found) == {row.name for row in PLAIN_ROWS}
+    assert not {name: off for name, off in found.items() if not off <= 1e-5}

@@ -1,0 +1,128 @@
+"""W processes with different data train as one process on the whole batch: value, and parameter gradient under DDP."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests import ranks
+from tests.contracts import PLAIN_ROWS, ROWS, Row, directions
+from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
+
+SAMPLES = {2: [5, 3], 4: [4, 2, 3, 5]}  # uneven
+VIEWS, GLOBAL, FEATURES, STEPS = 3, 2, 6, 2
+
+
+def network() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(FEATURES, 9), nn.Tanh(), nn.Linear(9, 7)).double()
+
+
+def batch(samples: list[int]) -> Tensor:
+    generator = torch.Generator().manual_seed(1)
+    shared = torch.randn(1, sum(samples), FEATURES, generator=generator, dtype=torch.float64)
+    own = torch.randn(VIEWS, sum(samples), FEATURES, generator=generator, dtype=torch.float64)
+    return 2 * shared + own
+
+
+def cases(world: int) -> Iterator[tuple[str, Row, dict[str, Any]]]:
+    for row in ROWS:
+        yield row.name, row, {"gather": True}
+    for row in PLAIN_ROWS:
+        yield f"{row.name}, local", row, {"gather": False}
+        if row.sliced:
+            shared = not row.build().slices.shared
+            yield f"{row.name}, shared_slices={shared}", row, {"gather": True, "shared_slices": shared}
+
+
+def work(rank: int, world: int) -> dict[str, Any]:
+    """What one rank sees: per case and step its terms, the averaged parameter gradient, and its directions."""
+    samples = SAMPLES[world]
+    x = batch(samples).split(samples, dim=1)[rank]
+    model = DistributedDataParallel(network())
+    torch.manual_seed(1234)  # the same on every rank, as people do
+    found: dict[str, Any] = {}
+    for name, row, arguments in cases(world):
+        loss = row.build(**arguments)
+        found[name] = []
+        for _ in range(STEPS):
+            model.zero_grad()
+            z = model(x)
+            w = directions(loss, z.detach())
+            state = torch.get_rng_state()
+            terms = loss.terms(global_views=z[:GLOBAL], local_views=z[GLOBAL:])
+            assert torch.equal(state, torch.get_rng_state()), "a loss must not draw from the global generator"
+            torch.stack(list(terms.values())).sum().backward()
+            found[name].append(({k: t.detach() for k, t in terms.items()}, flat_gradient(model), w))
+    return found
+
+
+def flat_gradient(model: nn.Module) -> Tensor:
+    return torch.cat([p.grad.flatten() for p in model.parameters()]).clone()
+
+
+def one_process(
+    row: Row, samples: list[int], seen: list[Tensor], local: bool
+) -> tuple[list[dict[str, Tensor]], Tensor]:
+    """By the oracle: each rank's terms, and the parameter gradient of their mean."""
+    model = network()
+    z = model(batch(samples))
+    parts = z.split(samples, dim=1) if local else [z] * len(samples)
+    terms = [row.oracle(part, GLOBAL, w) for part, w in zip(parts, seen, strict=True)]
+    torch.stack([torch.stack(list(t.values())).sum() for t in terms]).mean().backward()
+    return [{k: t.detach() for k, t in each.items()} for each in terms], flat_gradient(model)
+
+
+@pytest.mark.parametrize("world", [2, 4])
+def test_as_one_process_on_the_whole_batch(world: int, tmp_path: Path) -> None:
+    results = ranks.run("tests.losses.test_ranks:work", world=world, folder=tmp_path)
+    wrong = []
+    for name, row, arguments in cases(world):
+        shared = row.sliced and row.build(**arguments).slices.shared
+        for step in range(STEPS):
+            seen = [result[name][step][2] for result in results]
+            wrong += slices_faults(f"{name}, step {step}", row, shared, seen)
+            want, want_grad = one_process(row, SAMPLES[world], seen, local=not arguments["gather"])
+            for rank, result in enumerate(results):
+                terms, grad, _ = result[name][step]
+                for term in want[rank]:
+                    if not close(terms[term], want[rank][term]):
+                        wrong.append(f"{name}, rank {rank}: {term} is {terms[term]}, should be {want[rank][term]}")
+                if not close(grad, want_grad):
+                    ratio = float(grad.norm() / want_grad.norm())
+                    wrong.append(f"{name}, rank {rank}: parameter gradient, {ratio:.4f} times as long as it should be")
+    assert not wrong, "\n".join(wrong)
+
+
+def slices_faults(name: str, row: Row, shared: bool, seen: list[Tensor]) -> list[str]:
+    """Shared slices are those of one process; others differ between every two ranks."""
+    if not row.sliced:
+        return []
+    if shared:
+        return [f"{name}: shared slices differ"] * any(not torch.equal(seen[0], w) for w in seen)
+    lines = torch.cat(seen)
+    return [f"{name}: ranks drew the same slices"] * (len(torch.unique(lines, dim=0)) < len(lines))
+
+
+def close(got: Tensor, want: Tensor) -> bool:
+    return bool((got - want).norm() <= 1e-10 * want.norm())
+
+
+def lone_sample(rank: int, world: int) -> list[str | float]:
+    """Rank 1 has one sample only.  Nothing may depend on who is first to notice."""
+    z = batch([4, 1]).split([4, 1], dim=1)[rank]
+    outcome: list[str | float] = []
+    for row in PLAIN_ROWS:
+        try:
+            outcome.append(float(row.build(gather=True, **({"shared_slices": True} if row.sliced else {}))(z)))
+        except ValueError as error:
+            outcome.append(str(error))
+    return outcome
+
+
+def test_a_rank_with_one_sample(tmp_path: Path) -> None:
+    """The whole batch has five: its loss, or a refusal on every rank; never one rank that waits for the other."""
+    first, second = ranks.run("tests.losses.test_ranks:lone_sample", world=2, folder=tmp_path)
+    assert first == second
