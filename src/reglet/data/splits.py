@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-Index = Int64[Tensor, " m"]
+Index = Int64[Tensor, "_"]
 
 
 def some_labels(labels: Int64[Tensor, " n"], amount: float | int, *, seed: int = 0) -> Index:
