@@ -40,7 +40,9 @@ class OnViews(nn.Module, ABC):
         z, n_global = self._collect(views, global_views, local_views)
         with torch.autocast(z.device.type, enabled=False):  # statistics of a batch want float32
             z = z.float() if z.dtype in (torch.float16, torch.bfloat16) else z
-            return self.compute(gather(z, dim=1) if self.gather else z, n_global)
+            z = gather(z, dim=1) if self.gather else z
+            self._require_least(z)  # of the gathered batch: a rank may hold one sample, and all ranks must agree
+            return self.compute(z, n_global)
 
     @abstractmethod
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
@@ -61,13 +63,16 @@ class OnViews(nn.Module, ABC):
                     f"{name}: global and local views differ in (n, d): {tuple(z.shape)} and {tuple(local.shape)}"
                 )
             z = torch.cat([z, local])
-        v, n, d = z.shape
-        if v < self.least_views or n < self.least_samples or d < self.least_features:
-            least = (self.least_views, self.least_samples, self.least_features)
-            raise ValueError(f"{name} needs (views, samples, features) of at least {least}, got {(v, n, d)}")
         if self.check_finite:
             require_finite(z)
         return z, n_global
+
+    def _require_least(self, z: Tensor) -> None:
+        least = (self.least_views, self.least_samples, self.least_features)
+        if any(got < wanted for got, wanted in zip(z.shape, least, strict=True)):
+            raise ValueError(
+                f"{type(self).__name__} needs (views, samples, features) of at least {least}, got {tuple(z.shape)}"
+            )
 
 
 def stacked(name: str, *views: Views) -> Tensor:
