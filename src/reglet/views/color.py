@@ -59,8 +59,13 @@ def color_jitter(
     """
     check.images(x, channels=(1, 3))
     check.one_each(x, factors=factors, order=order)
+    return jitter_(x.clone(), factors, order, torch.ones(len(x), dtype=torch.bool) if jitter is None else jitter)
+
+
+def jitter_(x: Tensor, factors: Tensor, order: Tensor, jitter: Tensor) -> Tensor:
+    """`color_jitter`, in place."""
     hue_at = order.eq(HUE).int().argmax(1)  # so many steps come before the hue
-    chosen = [((hue_at == k) if jitter is None else (hue_at == k) & jitter).nonzero()[:, 0] for k in range(4)]
+    chosen = [((hue_at == k) & jitter).nonzero()[:, 0] for k in range(4)]
     some = torch.cat(chosen)
     factors, order = factors[some], order[some]
     steps = order[order != HUE].view(-1, 3)
@@ -74,7 +79,7 @@ def color_jitter(
         now = slice(start, start := start + len(chosen[k]))
         if bool(factors[now, HUE].any()):
             part[now] = adjust_hue(part[now], factors[now, HUE])
-    return x.index_copy(0, rows, part)
+    return x.index_copy_(0, rows, part)
 
 
 def _only(step: int, x: Tensor, factor: Tensor) -> Tensor:

@@ -30,6 +30,8 @@ def resized_crop(
     """
     check.images(x)
     check.one_each(x, boxes=boxes)
+    if size < 1:
+        raise ValueError(f"size is a positive number of pixels, got {size}")
     height, width = x.shape[2:]
     limit = torch.tensor([height, width], device=boxes.device)
     outside = ((boxes[:, :2] < 0) | (boxes[:, 2:] < 1) | (boxes[:, :2] + boxes[:, 2:] > limit)).any(1)

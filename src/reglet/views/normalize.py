@@ -26,8 +26,12 @@ class Normalize:
             raise ValueError(f"std must be positive, got {self.std}")
 
     def __call__(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c h w"]:
+        return self.into(torch.empty_like(x), x)
+
+    def into(self, out: Float[Tensor, "n c h w"], x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c h w"]:
+        """Written to `out`, which may be x itself."""
         check.images(x, channels=(1, len(self.mean)))
         mean, std = (torch.tensor(values, device=x.device, dtype=x.dtype) for values in (self.mean, self.std))
         if x.shape[1] == 1:
             mean, std = mean.mean(0, keepdim=True), std.mean(0, keepdim=True)
-        return x.sub(mean[:, None, None]).div_(std[:, None, None])
+        return torch.sub(x, mean[:, None, None], out=out).div_(std[:, None, None])

@@ -38,20 +38,23 @@ def matrices(
     outside = (pixel < 0) | (pixel >= length[:, None])
     position = (pixel + 0.5).masked_fill_(outside, torch.inf)
     distance = (position / stretch)[:, None, :] - (centre / stretch)[:, :, None]
-    weight = _triangle(distance) if interpolation == "bilinear" else _cubic(distance)
+    weight = {"bilinear": _triangle, "bicubic": _cubic}[interpolation](distance)
     return weight.mul_(gain / weight.sum(2, keepdim=True))
 
 
+# Both return -k: a row is divided by its sum, so the sign falls out, and a pass over the matrix is saved.
+
+
 def _triangle(t: Tensor) -> Tensor:
-    """max(1 - |t|, 0).  In place."""
-    return t.abs_().clamp_(max=1).neg_().add_(1)
+    """k = max(1 - |t|, 0).  In place."""
+    return t.abs_().clamp_(max=1).sub_(1)
 
 
 def _cubic(t: Tensor) -> Tensor:
-    """1 - 5/2 t^2 + 3/2 t^3 on [0, 1], -1/2 (t - 1) (2 - t)^2 on [1, 2]: each is 0 at the other's border.  In place."""
+    """k = 1 - 5/2 t^2 + 3/2 t^3 for |t| up to 1, -1/2 (t - 1) (2 - t)^2 up to 2: each is 0 at the other's border."""
     t = t.abs_()
     s = t.clamp(max=1)
-    inner = s.mul(-1.5).add_(1).mul_(s).add_(1).mul_(1 - s)
+    inner = s.mul(1.5).sub_(1).mul_(s).sub_(1).mul_(1 - s)
     u = t.clamp_(1, 2).sub_(1)
     rest = 1 - u
-    return inner.sub_(rest.mul_(rest).mul_(u), alpha=0.5)
+    return inner.add_(rest.mul_(rest).mul_(u), alpha=0.5)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from reglet.views import check
 from reglet.views.blur import Blur, gaussian_blur
-from reglet.views.color import ColorJitter, color_jitter, rgb_to_grayscale, solarize
+from reglet.views.color import ColorJitter, jitter_, rgb_to_grayscale, solarize
 from reglet.views.crop import PadCrop, ResizedCrop
 from reglet.views.draw import Draw
 from reglet.views.normalize import Normalize
@@ -87,7 +87,8 @@ class View:
         with torch.autocast(images.device.type, enabled=False):
             for start in range(0, n, step):
                 part = slice(start, start + step)
-                out[part] = self._apply(images[part], draw.take(part))
+                x = self._apply(images[part], draw.take(part))
+                _ = out[part].copy_(x) if self.normalize is None else self.normalize.into(out[part], x)
         return out
 
     def _apply(self, images: Tensor, draw: Draw) -> Tensor:
@@ -95,13 +96,12 @@ class View:
         x = _some(x, draw.angle != 0, lambda part, on: rotate(part, draw.angle[on]))
         x = _some(x, draw.turn != 0, lambda part, on: quarter_turn(part, draw.turn[on]))
         if bool(draw.jitter.any()):
-            x = color_jitter(x, draw.factors, draw.order, draw.jitter)
+            x = jitter_(x, draw.factors, draw.order, draw.jitter)
         x = _some(x, draw.gray, lambda part, on: rgb_to_grayscale(part).expand_as(part))
         if self.blur is not None:
             kernel = self.blur.kernel
             x = _some(x, draw.sigma > 0, lambda part, on: gaussian_blur(part, draw.sigma[on], kernel=kernel))
-        x = _some(x, draw.solarize, lambda part, on: solarize(part))
-        return x if self.normalize is None else self.normalize(x)
+        return _some(x, draw.solarize, lambda part, on: solarize(part))
 
 
 def _some(x: Tensor, mask: Tensor, change: Callable[[Tensor, Tensor], Tensor]) -> Tensor:

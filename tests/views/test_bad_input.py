@@ -1,0 +1,65 @@
+"""An error says what was expected and what came."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from reglet import views
+
+X = torch.rand(2, 3, 8, 8)
+BOX = torch.tensor([[0, 0, 8, 8], [1, 1, 4, 4]])
+VIEW = views.View(8)
+DRAW = VIEW.draw(2, torch.Generator().manual_seed(0))
+
+
+def boxes(*box: int) -> torch.Tensor:
+    return torch.tensor([[0, 0, 8, 8], box])
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda: VIEW.apply(X[0], DRAW), ValueError, r"\(n, c, h, w\) and not empty, got shape \(3, 8, 8\)"),
+        (lambda: VIEW.apply(X[:, :0], DRAW), ValueError, r"not empty, got shape \(2, 0, 8, 8\)"),
+        (lambda: VIEW.apply(X.long(), DRAW), TypeError, r"uint8 in 0..255 or floating point .* got torch.int64"),
+        (lambda: VIEW.apply(X[:1], DRAW), ValueError, "drawn for a batch of 2, got one of 1"),
+        (lambda: VIEW.apply(torch.rand(2, 2, 8, 8), DRAW), ValueError, "1 or 3 channels, got 2"),
+        (lambda: views.resized_crop(X, boxes(4, 0, 5, 8), size=8), ValueError, r"outside .* 8 x 8: \[4, 0, 5, 8\]"),
+        (lambda: views.resized_crop(X, boxes(0, -1, 5, 8), size=8), ValueError, r"outside .*\[0, -1, 5, 8\]"),
+        (lambda: views.resized_crop(X, boxes(0, 0, 0, 8), size=8), ValueError, r"outside .*\[0, 0, 0, 8\]"),
+        (lambda: views.resized_crop(X, BOX, size=0), ValueError, "positive number of pixels, got 0"),
+        (lambda: views.resized_crop(X, BOX[:1], size=8), ValueError, "batch of 1, got one of 2"),
+        (lambda: views.ResizedCrop((0.0, 1.0)), ValueError, r"0 < a <= b <= 1, got \(0.0, 1.0\)"),
+        (lambda: views.ResizedCrop((0.5, 0.2)), ValueError, r"scale is a range .* got \(0.5, 0.2\)"),
+        (lambda: views.ResizedCrop((0.5, 1.5)), ValueError, r"scale is a range .* got \(0.5, 1.5\)"),
+        (lambda: views.ResizedCrop(ratio=(2.0, 1.0)), ValueError, r"ratio is a range .* got \(2.0, 1.0\)"),
+        (lambda: views.ResizedCrop(aspect=0.0), ValueError, "width / height of the images, got 0"),
+        (lambda: views.PadCrop(-1), ValueError, "must not be negative, got -1"),
+        (lambda: views.View(32, views.PadCrop(4)).apply(X, DRAW), ValueError, "at least 24 px .* got 8 x 8"),
+        (lambda: views.View(0), ValueError, "positive number of pixels, got 0"),
+        (lambda: views.View(8, flip=1.5), ValueError, "flip is a probability, got 1.5"),
+        (lambda: views.View(8, rotate=-1.0), ValueError, "from 0 to 180 degrees, got -1"),
+        (lambda: views.View(4, blur=views.Blur(9)), ValueError, "blur of 9 px needs views of at least 5 px, got 4"),
+        (lambda: views.Blur(4), ValueError, "odd number of pixels, got 4"),
+        (lambda: views.Blur(3, sigma=(0.0, 1.0)), ValueError, "sigma is a range"),
+        (lambda: views.gaussian_blur(X, torch.ones(2), kernel=17), ValueError, "at least 9 px, got 8 x 8"),
+        (lambda: views.gaussian_blur(X, torch.tensor([1.0, 0.0]), kernel=3), ValueError, "must be positive, got 0"),
+        (lambda: views.ColorJitter(hue=0.6), ValueError, "at most 0.5, got 0.6"),
+        (lambda: views.ColorJitter(contrast=-0.1), ValueError, "contrast must not be negative, got -0.1"),
+        (lambda: views.adjust_contrast(X, torch.tensor([1.0, -1.0])), ValueError, "must not be negative, got -1"),
+        (lambda: views.quarter_turn(X[..., :6], torch.tensor([0, 1])), ValueError, "square images, got 8 x 6"),
+        (lambda: views.Normalize((0.5,), (0.5, 0.5)), ValueError, "one mean and one std .* got 1 and 2"),
+        (lambda: views.Normalize((0.5,), (0.0,)), ValueError, "std must be positive"),
+        (lambda: views.Policy((VIEW,), n_global=2), ValueError, "of 1 views .* got 2"),
+        (lambda: views.Policy((VIEW, views.View(9)), n_global=2), ValueError, r"one size, got \[8, 9\]"),
+        (lambda: views.Policy((VIEW,), n_global=1).apply(X, []), ValueError, "each of the 1 views, got 0"),
+        (lambda: views.policy("visrag", size=8), ValueError, "Did you mean 'visreg'.* There are: visreg, .* plain"),
+        (lambda: views.policy("smi", size=0), ValueError, "positive numbers of pixels, got size=0"),
+        (lambda: views.policy("smi", size=8, n_global=0), ValueError, "at least one global view .* got 0 and 0"),
+        (lambda: views.policy("smi", size=8, n_local=2), ValueError, "'smi' has no local views, got n_local=2"),
+    ],
+)
+def test_says_what_was_expected(call: Callable[[], object], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call()
