@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import reglet
 from reglet.backbones import vit_small
 from reglet.method import Batch, Method
-from reglet.methods import DINO, DINOHead, JointEmbedding, MoCoV3, Supervised, half_cosine
+from reglet.methods import BYOL, DINO, DINOHead, JointEmbedding, MoCoV3, SimSiam, Supervised, half_cosine
 from reglet.methods.dino import distillation
 from reglet.methods.moco import contrast
 from reglet.types import total
@@ -210,5 +210,8 @@ def test_clear_errors() -> None:
         Supervised(Net(), classes=1)
     with pytest.raises(AttributeError, match="no attribute `stem`"):
         MoCoV3(Net(), projector=nn.Identity(), predictor=nn.Identity(), freeze="stem")
+    for kind in (MoCoV3, BYOL, SimSiam):
+        with pytest.raises(ValueError, match="needs a predictor of your own"):
+            kind(Net(), projector=nn.Identity())
     with pytest.raises(ValueError, match="temperatures must be positive"):
         DINO(Net(), out_dim=4, temperature=(0.0, 0.1))

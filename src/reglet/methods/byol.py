@@ -17,7 +17,7 @@ from reglet.backbones.projector import projector as plain_mlp
 from reglet.backbones.protocol import dim_of
 from reglet.method import Batch, Method
 from reglet.methods.crops import ordered_pairs
-from reglet.methods.heads import normed_mlp
+from reglet.methods.heads import normed_mlp, require_both
 from reglet.methods.momentum import Teacher, half_cosine
 from reglet.methods.precision import full
 from reglet.types import Scalar, Terms
@@ -45,6 +45,7 @@ class BYOL(Method):
         momentum: float = 0.996,
     ) -> None:
         super().__init__()
+        require_both(projector, predictor)
         self.backbone, self.momentum = backbone, momentum
         self.projector = plain_mlp(dim_of(backbone), widths=(4096, 256)) if projector is None else projector
         self.predictor = plain_mlp(256, widths=(4096, 256)) if predictor is None else predictor
@@ -77,6 +78,7 @@ class SimSiam(Method):
         self, backbone: nn.Module, *, projector: nn.Module | None = None, predictor: nn.Module | None = None
     ) -> None:
         super().__init__()
+        require_both(projector, predictor)
         self.backbone = backbone
         self.projector = normed_mlp(dim_of(backbone), widths=(2048, 2048, 2048)) if projector is None else projector
         self.predictor = plain_mlp(2048, widths=(512, 2048)) if predictor is None else predictor

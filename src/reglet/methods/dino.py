@@ -38,7 +38,8 @@ def distillation(
 class DINO(Method):
     """A student of all views learns the prototypes that its teacher assigns to global ones.
 
-    out_dim: prototypes.  65536 is the authors' for ImageNet; small data wants far fewer.
+    head: 2048-2048-256 and `out_dim` prototypes if not given.
+    out_dim: 65536 is the authors' for ImageNet; small data wants far fewer.
     temperature: the teacher's, at the start and after its warm-up.
     warmup: the share of the run in which that temperature rises: the 10 epochs of 100 that SER takes.
     freeze_last: the share in which the prototypes keep still: one epoch of 100.

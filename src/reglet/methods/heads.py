@@ -23,10 +23,17 @@ def normed_mlp(dim: int, *, widths: Sequence[int]) -> nn.Sequential:
     return nn.Sequential(*layers, nn.Linear((dim, *widths)[-2], last, bias=False), nn.BatchNorm1d(last, affine=False))
 
 
+def require_both(projector: nn.Module | None, predictor: nn.Module | None) -> None:
+    """The predictors that we build fit the projectors that we build."""
+    if projector is not None and predictor is None:
+        raise ValueError("a projector of your own needs a predictor of your own, from its width to its width")
+
+
 class Prototypes(nn.Module):
     """Cosines between a vector and `count` learned directions: a weight-normed linear layer whose gains stay 1.
 
-    `opened` is 0 or 1: at 0 the directions get a gradient of zero.  A buffer, so that it is saved and compiles.
+    `opened` is 0 or 1: at 0 the directions get a gradient of zero.  Weight decay may still shrink the weight, which its
+    normalization undoes.  A buffer, so that it is saved and compiles.
     """
 
     opened: Tensor

@@ -17,7 +17,7 @@ from reglet.backbones.protocol import dim_of
 from reglet.dist import gather, rank, world_size
 from reglet.method import Batch, Method
 from reglet.methods.crops import ordered_pairs
-from reglet.methods.heads import normed_mlp
+from reglet.methods.heads import normed_mlp, require_both
 from reglet.methods.momentum import Teacher, half_cosine
 from reglet.methods.precision import full
 from reglet.types import Scalar, Terms
@@ -53,6 +53,7 @@ class MoCoV3(Method):
         super().__init__()
         if temperature <= 0:
             raise ValueError(f"temperature must be positive, got {temperature}")
+        require_both(projector, predictor)
         self.backbone, self.temperature, self.momentum = backbone, temperature, momentum
         if freeze is not None:
             backbone.get_submodule(freeze).requires_grad_(False)
