@@ -8,6 +8,8 @@ import torch
 from tests.contracts import ROWS, Oracle, Row, directions, expected
 from torch import Tensor
 
+import reglet
+
 every_row = pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 
 SIZES = [(2, 16, 8), (2, 8, 24), (2, 3, 5), (3, 33, 12), (4, 12, 33), (2, 130, 70), (2, 70, 130)]
@@ -302,3 +304,17 @@ def test_gradient_reaches_the_view_that_asks_for_it(row: Row) -> None:
     student = z[0].clone().requires_grad_()
     (got,) = torch.autograd.grad(loss(student, z[1]), student)
     close(got, want[0], 1e-10, "gradient")
+
+
+def test_default_slices() -> None:
+    """Rows ask for few; these are what a person gets."""
+    for build, count, shared in [
+        (reglet.VISReg, 4096, False),
+        (reglet.VISRegLoss, 4096, False),
+        (reglet.SWD, 4096, False),
+        (reglet.SWDLoss, 4096, False),
+        (reglet.SIGReg, 1024, True),
+        (reglet.LeJEPALoss, 1024, True),
+    ]:
+        slices = build().slices
+        assert (slices.count, slices.shared, slices.step) == (count, shared, 0)

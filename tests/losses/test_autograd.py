@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from tests import ranks
-from tests.contracts import PLAIN_ROWS, ROWS, Row, expected
+from tests.contracts import ROWS, Row, expected
 from torch import Tensor, nn
 from torch.autograd import forward_ad
 
@@ -39,15 +39,21 @@ def test_gradcheck(row: Row) -> None:
 
 @every_row
 @pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated:DeprecationWarning")  # torch's own, on first use
-def test_forward_mode(row: Row) -> None:
+def test_forward_mode_or_a_clear_refusal(row: Row) -> None:
     z = embeddings()
     tangent = torch.randn(z.shape, generator=torch.Generator().manual_seed(1), dtype=z.dtype)
     leaf = z.clone().requires_grad_()
     (grad,) = torch.autograd.grad(row.build()(leaf), leaf)
+    slope, refusal = None, ""
     with forward_ad.dual_level():
-        out = row.build()(forward_ad.make_dual(z, tangent))
-        slope = forward_ad.unpack_dual(out).tangent
-    torch.testing.assert_close(slope, (grad * tangent).sum(), rtol=1e-10, atol=1e-12)
+        try:
+            slope = forward_ad.unpack_dual(row.build()(forward_ad.make_dual(z, tangent))).tangent
+        except NotImplementedError as error:
+            refusal = str(error)
+    if slope is None:
+        assert "forward mode" in refusal, refusal
+    else:
+        torch.testing.assert_close(slope, (grad * tangent).sum(), rtol=1e-10, atol=1e-12)
 
 
 @every_row
@@ -107,10 +113,13 @@ def test_nothing_to_train_and_all_of_it_stored_as_tensors(row: Row) -> None:
     assert row.kind.__name__ in repr(loss)
 
 
+COMPILED = [row for row in ROWS if row.name in {"visreg-loss", "sigreg", "vicreg", "barlow", "ntxent", "smi"}]
+
+
 def compiled(rank: int, world: int) -> dict[str, Any]:
     """Three steps of a network and its loss, compiled and not: values and parameter gradients."""
     found: dict[str, Any] = {}
-    for row in PLAIN_ROWS:
+    for row in COMPILED:
         torch._dynamo.reset()
         torch.manual_seed(0)
         plain = nn.Sequential(nn.Linear(5, 8), nn.ReLU(), nn.Linear(8, 6))
@@ -136,5 +145,5 @@ def compiled(rank: int, world: int) -> dict[str, Any]:
 def test_compiles(tmp_path: Path) -> None:
     """In a process of its own: the test run's shape checker wraps every function, and dynamo would trace that."""
     (found,) = ranks.run("tests.losses.test_autograd:compiled", world=1, folder=tmp_path)
-    assert set(found) == {row.name for row in PLAIN_ROWS}
+    assert set(found) == {row.name for row in COMPILED}
     assert not {name: off for name, off in found.items() if not off <= 1e-5}
