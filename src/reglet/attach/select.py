@@ -15,7 +15,8 @@ def matching(model: nn.Module, where: Where) -> dict[str, nn.Module]:
     """The modules of `model` that `where` means, each once, under the first of its names that fits, in model order.
 
     A `*` in a name stays within one level and `**` spans any number: `"layer*.*"` are the blocks of a ResNet and not
-    the convolutions inside them.  `""` is the model itself.  A predicate is called with name and module.
+    the convolutions inside them.  `""` is the model itself, which no glob fits.  A predicate is called with name and
+    module.
 
     >>> list(matching(nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), nn.ReLU())), "**.0"))
     ['0', '1.0']
@@ -51,7 +52,7 @@ class _Glob:
         self.glob = glob
 
     def __call__(self, name: str, _module: nn.Module) -> bool:
-        return _fits(name.split("."), self.glob.split("."))
+        return name == self.glob or (name != "" and _fits(name.split("."), self.glob.split(".")))
 
 
 def _fits(name: list[str], glob: list[str]) -> bool:

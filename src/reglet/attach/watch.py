@@ -30,6 +30,7 @@ class Watch:
     def __init__(self, model: nn.Module, where: Where) -> None:
         refuse_compiled(model)
         self._taps: Taps | None = None
+        self._versions: list[tuple[str, Tensor, int]] = []
         self._blocks = matching(model, where)
         self._handles = [
             block.register_forward_hook(Hook(self._reader(name), owner="")) for name, block in self._blocks.items()
@@ -43,17 +44,24 @@ class Watch:
             if h is None:
                 raise TypeError(f"block {name!r}: no floating-point tensor in its output (a {type(output).__name__})")
             self._taps.setdefault(name, []).append(h)
+            self._versions.append((name, h, 0 if h.is_inference() else h._version))
 
         return read
 
     @contextmanager
     def open(self) -> Iterator[Taps]:
         taps: Taps = {}
-        self._taps = taps
+        self._taps, self._versions = taps, []
         try:
             yield taps
         finally:
             self._taps = None
+        versions, self._versions = self._versions, []
+        for name, h, version in versions:
+            if not h.is_inference() and h._version != version:
+                raise RuntimeError(
+                    f"the output of {name!r} was modified in place after it was seen, often by a ReLU(inplace=True)"
+                )
         for name, block in self._blocks.items():
             if name not in taps:
                 raise RuntimeError(

@@ -1,8 +1,7 @@
-"""Feature maps as tokens, without moving them: layouts, receptive windows, and picking a few tokens of many."""
+"""Feature maps as tokens, without moving them: layouts, receptive windows, and a few tokens of many."""
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -106,6 +105,13 @@ def gather(tokens: Float[Tensor, "b t c"], index: Int[Tensor, "b_or_1 n"]) -> Fl
     return tokens.gather(1, index[:, :, None].expand(-1, -1, c))
 
 
+def pick(tokens: Float[Tensor, "b t c"], index: Int[Tensor, "b_or_1 n"]) -> Float[Tensor, "b n c"]:
+    """`gather` in operations whose gradient needs no values of `tokens`, so that these may be overwritten later."""
+    if len(index) == 1:
+        return tokens.index_select(1, index[0])
+    return tokens[torch.arange(len(tokens), device=tokens.device)[:, None], index]
+
+
 def spread(
     rows: Float[Tensor, "b n c"], index: Int[Tensor, "b_or_1 n"], *, tokens: int, channels_first: bool
 ) -> Float[Tensor, "b t c"]:
@@ -123,20 +129,3 @@ def spread(
 def channels_first(tokens: Float[Tensor, "b t c"]) -> bool:
     """Whether these tokens are a view of a map whose channels come before its grid in memory."""
     return tokens.stride(2) != 1 and tokens.stride(1) == 1
-
-
-class _Pick(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, tokens: Tensor, index: Tensor) -> Tensor:
-        ctx.index, ctx.tokens, ctx.channels_first = index, tokens.shape[1], channels_first(tokens)
-        return gather(tokens, index)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        return spread(g, ctx.index, tokens=ctx.tokens, channels_first=ctx.channels_first), None
-
-
-def pick(tokens: Float[Tensor, "b t c"], index: Int[Tensor, "b_or_1 n"]) -> Float[Tensor, "b n c"]:
-    """`gather` with a gradient that writes the picked rows only, for an index without repetition."""
-    out: Tensor = _Pick.apply(tokens, index)
-    return out
