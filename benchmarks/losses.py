@@ -59,7 +59,7 @@ def cases() -> list[Case]:
 
 
 def run(*, budget: float = 60.0, clock: Clock = time.perf_counter) -> Iterator[Row]:
-    """`budget`: seconds at most for a case, once each contestant ran seven times."""
+    """`budget`: seconds at most for a case, once there were five rounds."""
     torch.manual_seed(0)
     for case in cases():
         yield from measure(case, budget=budget, clock=clock)

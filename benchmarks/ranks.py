@@ -1,14 +1,16 @@
 """Two real processes with different data, against one process with all of it."""
 
+import json
+import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import asdict
 from pathlib import Path
 from unittest.mock import patch
 
 import torch
 import torch.distributed as dist
+from tests.ranks import run
 from torch import Tensor, nn
-from torch.multiprocessing.spawn import spawn
 from torch.nn.parallel import DistributedDataParallel
 
 from benchmarks.agreement import Size, embeddings
@@ -16,52 +18,42 @@ from benchmarks.deviation import Deviation, Result, deviation
 from benchmarks.subjects import Subject, subjects
 
 WORLD = 2
+JOB = "REGLET_BENCHMARK_RANKS"  # size and slices, for the children
 
 
-@dataclass(frozen=True)
-class Job:
-    size: Size
-    count: int
-    seed: int
-    folder: str
-
-
-def on_ranks(*, size: Size, count: int, seed: int = 0) -> dict[str, Deviation]:
+def on_ranks(*, size: Size, count: int) -> dict[str, Deviation]:
     """Value and parameter gradient of a layer under DDP, gather=True, ranks with unequal numbers of samples."""
     with tempfile.TemporaryDirectory() as folder:
-        job = Job(size, count, seed, folder)
-        spawn(_rank, args=(job,), nprocs=WORLD)
-        found: dict[str, Result] = torch.load(Path(folder) / "found.pt", weights_only=False)
-    return {subject.name: deviation(found[subject.name], _alone(subject, job)) for subject in subjects(count)}
+        job = json.dumps({"size": asdict(size), "count": count})
+        found = run("benchmarks.ranks:work", world=WORLD, folder=Path(folder), environment={JOB: job})[0]
+    return {one.name: deviation(found[one.name], _alone(one, size)) for one in subjects(count)}
 
 
-def _rank(rank: int, job: Job) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{job.folder}/store", rank=rank, world_size=WORLD)
-    cut = job.size.n // 3
-    mine = embeddings(job.size, job.seed)[:, :cut] if rank == 0 else embeddings(job.size, job.seed)[:, cut:]
-    found = {}
-    for subject in subjects(job.count):
-        layer = DistributedDataParallel(_layer(job.size.d))
-        value = subject.ours(subject.make(gather=True))(layer(mine), job.size.n_global)
-        value.backward()
-        mean = value.detach().clone() / WORLD  # ranks with slices of their own have values of their own
-        dist.all_reduce(mean)
-        found[subject.name] = Result(mean.double(), _gradient(layer))
-    if rank == 0:
-        torch.save(found, Path(job.folder) / "found.pt")
-    dist.barrier()
-    dist.destroy_process_group()
+def work(rank: int, world: int) -> dict[str, Result]:
+    job = json.loads(os.environ[JOB])
+    size = Size(**job["size"])
+    cut = size.n // 3
+    mine = embeddings(size, 0)[:, :cut] if rank == 0 else embeddings(size, 0)[:, cut:]
+    return {one.name: _together(one, mine, size) for one in subjects(job["count"])}
 
 
-def _alone(subject: Subject, job: Job) -> Result:
+def _together(subject: Subject, mine: Tensor, size: Size) -> Result:
+    layer = DistributedDataParallel(_layer(size.d))
+    value = subject.ours(subject.make(gather=True))(layer(mine), size.n_global)
+    value.backward()
+    mean = value.detach().clone() / WORLD  # ranks with slices of their own have values of their own
+    dist.all_reduce(mean)
+    return Result(mean.double(), _gradient(layer))
+
+
+def _alone(subject: Subject, size: Size) -> Result:
     """The whole batch in this process: the mean of the losses with the slices of each rank."""
-    layer = _layer(job.size.d)
-    z = layer(embeddings(job.size, job.seed))
+    layer = _layer(size.d)
+    z = layer(embeddings(size, 0))
     values: list[Tensor] = []
     for rank in range(WORLD):
         with patch("reglet.losses.slices.rank", lambda rank=rank: rank):
-            values.append(subject.ours(subject.make())(z, job.size.n_global))
+            values.append(subject.ours(subject.make())(z, size.n_global))
     value = torch.stack(values).mean()
     value.backward()
     return Result(value.detach().double(), _gradient(layer))

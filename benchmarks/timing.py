@@ -51,7 +51,7 @@ def interleave(
     steps: Mapping[str, Step],
     *,
     slot: float = 0.1,
-    least: int = 7,
+    least: int = 5,
     most: int = 60,
     precision: float = 0.02,
     budget: float = 90.0,
