@@ -1,7 +1,8 @@
-"""`python -m benchmarks`: all of it.  `--only losses`, `--only memory`, `--only sim`: a part."""
+"""`python -m benchmarks`: all of it.  `--only losses`, `--only memory`, ...: a part."""
 
 import argparse
 import datetime
+import importlib
 import json
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -11,7 +12,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import loss_memory, losses, machine
+from benchmarks import machine
 from benchmarks.rows import Row, lines, missed
 from benchmarks.timing import Clock
 
@@ -19,9 +20,19 @@ RESULTS = Path(__file__).parent / "results"
 CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
 
 
+def sections(budget: float, clock: Clock) -> dict[str, Callable[[], Iterable[Row]]]:
+    return {
+        "losses": lambda: _run("losses", budget=budget, clock=clock),
+        "memory": lambda: _run("loss_memory"),
+        "sim": lambda: _run("sim", clock=clock),
+        "views": lambda: _run("views", budget=budget, clock=clock),
+        "pretrain": lambda: _run("pretrain"),
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    parser.add_argument("--only", choices=("losses", "memory", "sim"))
+    parser.add_argument("--only", choices=sections(0, time.perf_counter))
     parser.add_argument("--budget", type=float, default=60.0, help="seconds at most for one case (default 60)")
     parser.add_argument("--threads", type=int, help="of torch; default: its own choice")
     parser.add_argument("--clock", choices=CLOCKS, default="wall", help="cpu: with --threads 1, on a busy machine")
@@ -32,14 +43,10 @@ def main() -> None:
     about = machine.description() | {"clock": options.clock}
     print("  ".join(f"{key} {value}" for key, value in about.items() if key != "cpu"))
     print(about["cpu"])
-    sections: dict[str, Callable[[], Iterable[Row]]] = {
-        "losses": lambda: losses.run(budget=options.budget, clock=CLOCKS[options.clock]),
-        "memory": loss_memory.run,
-        "sim": _sim,
-    }
-    for name in [options.only] if options.only else sections:
+    chosen = sections(options.budget, CLOCKS[options.clock])
+    for name in [options.only] if options.only else chosen:
         print(f"\n{name}")
-        rows = _printed(sections[name]())
+        rows = _printed(chosen[name]())
         if rows:
             store(options.out, name, about, rows)
             print(f"\n{len(missed(rows))} of {sum(row.met is not None for row in rows)} targets missed")
@@ -55,6 +62,16 @@ def store(directory: Path, section: str, about: dict[str, str], rows: list[Row])
     return path
 
 
+def _run(module: str, **options: Any) -> Iterable[Row]:
+    """The rows of benchmarks.<module>; none, with the reason, where something that it imports is not installed."""
+    try:
+        found: Iterable[Row] = importlib.import_module(f"benchmarks.{module}").run(**options)
+    except ImportError as missing:
+        print(f"skipped: {missing}")
+        return []
+    return found
+
+
 def _printed(rows: Iterable[Row]) -> list[Row]:
     """The rows, printed group by group as they are measured."""
     seen: list[Row] = []
@@ -67,16 +84,6 @@ def _printed(rows: Iterable[Row]) -> list[Row]:
     for line in lines(watched()):
         print(line, flush=True)
     return seen
-
-
-def _sim() -> Iterable[Row]:
-    try:
-        from benchmarks import sim
-    except ImportError as missing:
-        print(f"skipped: {missing}")
-        return []
-    rows: Iterable[Row] = sim.run()
-    return rows
 
 
 if __name__ == "__main__":
