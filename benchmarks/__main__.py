@@ -4,6 +4,7 @@ import argparse
 import datetime
 import importlib
 import json
+import os
 import time
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict
@@ -40,6 +41,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.threads:
         torch.set_num_threads(options.threads)
+        os.environ["OMP_NUM_THREADS"] = str(options.threads)  # for the processes in which memory is measured
     about = machine.description() | {"clock": options.clock}
     print("  ".join(f"{key} {value}" for key, value in about.items() if key != "cpu"))
     print(about["cpu"])
