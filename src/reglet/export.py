@@ -197,9 +197,9 @@ def _timm_arguments(backbone: Timm) -> Json:
     model: Any = backbone.model
     first = next(m for m in model.modules() if isinstance(m, nn.Conv2d))
     found: Json = {"in_chans": first.in_channels}
-    embed = getattr(model, "patch_embed", None)
-    if getattr(embed, "img_size", None) is not None:
-        found["img_size"] = tuple(embed.img_size)
+    size = getattr(getattr(model, "patch_embed", None), "img_size", None)
+    if size is not None:
+        found["img_size"] = tuple(size)
     return found
 
 

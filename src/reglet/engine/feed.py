@@ -17,7 +17,8 @@ from reglet.method import Batch
 class Policy(Protocol):
     """A view policy: draws are data, one entry per view, each with `.take(index or slice)`."""
 
-    n_global: int
+    @property
+    def n_global(self) -> int: ...
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> Any: ...
 

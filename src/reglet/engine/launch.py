@@ -1,5 +1,6 @@
 """Processes: one, several on this machine, or those that torchrun has started already."""
 
+import inspect
 import os
 from collections.abc import Callable
 from typing import Any, cast
@@ -9,6 +10,7 @@ from lightning_fabric import Fabric
 from lightning_fabric.strategies.ddp import DDPStrategy
 from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
 from lightning_fabric.strategies.strategy import Strategy
+from torch.nn.parallel import DistributedDataParallel
 
 from reglet.engine.settings import Settings
 from reglet.engine.shard import shard
@@ -28,7 +30,11 @@ def launch(settings: Settings) -> Fabric:
             lambda module, mesh: shard(module, mesh["data_parallel"]), data_parallel_size=world, tensor_parallel_size=1
         )
     elif world > 1:
-        strategy = DDPStrategy(forward_sync_buffers=False, gradient_as_bucket_view=True)
+        # Each rank keeps its buffers: those of batch norm are its own, and a broadcast between the two passes of the
+        # gradient cache would change them under autograd's feet.  torch 2.13 gave the argument another name.
+        names = inspect.signature(DistributedDataParallel).parameters
+        more: Any = {"forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers": False}
+        strategy = DDPStrategy(gradient_as_bucket_view=True, **more)
     fabric = Fabric(
         accelerator=settings.accelerator,
         devices=devices,
