@@ -40,7 +40,7 @@ class ViT(nn.Module):
         )
 
     def forward(self, x: Tensor) -> Tensor:
-        tokens = self.patches(x).flatten(2).transpose(1, 2) + self.places
+        tokens = self.patches(x).flatten(2).transpose(1, 2).contiguous() + self.places
         logits: Tensor = self.head(self.blocks(tokens).mean(1))
         return logits
 

@@ -590,6 +590,22 @@ def test_heads_are_saved_and_loaded_with_the_places_they_are_at() -> None:
     assert torch.equal(sim.loss(), other.loss())
 
 
+def test_each_step_looks_at_new_places_and_all_its_forwards_at_the_same() -> None:
+    model, x = nn.Sequential(nn.Tanh()), torch.randn(2, 20, 6)
+    sim = attach(model, "0", SIM(), example=x)
+
+    def loss(forwards: int) -> float:
+        for _ in range(forwards):
+            model(x.requires_grad_())
+        return sim.loss().item()
+
+    assert len({loss(1) for _ in range(4)}) == 4
+    sim.heads["0"].sampler.set_extra_state(torch.tensor(0))  # type: ignore[union-attr,operator]
+    once = loss(1)
+    sim.heads["0"].sampler.set_extra_state(torch.tensor(0))  # type: ignore[union-attr,operator]
+    assert loss(3) == pytest.approx(once, rel=1e-6)
+
+
 class Checkpointed(nn.Module):
     def __init__(self, reentrant: bool | None) -> None:
         super().__init__()
