@@ -136,9 +136,17 @@ def test_how_often_and_how_much() -> None:
     orders = draw.order.mul(torch.tensor([64, 16, 4, 1])).sum(1).bincount()
     assert (orders > 0).sum() == 24
     assert orders[orders > 0].min() > 100  # of 167 expected
-    assert draw.turn.bincount().min() > 850
+    assert draw.turn.bincount(minlength=4).min() > 850
     assert 19 < draw.angle.max() <= 20
     assert -20 <= draw.angle.min() < -19
+
+
+def test_draws_do_not_depend_on_each_other() -> None:
+    draw = EVERYTHING.draw(4000, seeded())
+    names = ("flip", "angle", "turn", "jitter", "gray", "sigma", "solarize")
+    columns = [getattr(draw, name).float() for name in names] + [*draw.factors.T, *draw.crop.T[:2], draw.crop[:, 2]]
+    apart = torch.corrcoef(torch.stack(columns)).fill_diagonal_(0).abs()
+    assert apart.max() < 0.07  # four deviations are 0.063, and a fixed seed tosses no coins
 
 
 @pytest.mark.parametrize(("height", "width"), [(64, 64), (48, 96), (30, 200)])
