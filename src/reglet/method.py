@@ -38,5 +38,5 @@ class Method(nn.Module, ABC):
     def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
         """The features a probe sees: the backbone's, or the teacher's."""
 
-    def after_step(self, step: int, steps: int) -> None:  # noqa: B027  most methods need nothing here
+    def after_step(self, step: int, steps: int) -> None:
         """EMA teachers, queues, centres.  Called after optimizer step `step` of `steps`, counted from 1."""

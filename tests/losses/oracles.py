@@ -188,7 +188,7 @@ def smi(
     aligned = {"sq": (target - I12).square(), "hinge": F.relu(target - I12).square(), "neg": -I12}[on].sum()
     views = {"1": z1, "2": z2}
     redundant = z1.new_zeros(())
-    for k, m in pairs:
-        I_km = information(off_diagonal(pearson(views[k], views[m])), eps)
+    for pair in pairs:
+        I_km = information(off_diagonal(pearson(views[pair[0]], views[pair[1]])), eps)
         redundant = redundant + (I_km.square() if off == "sq" else I_km).sum()
     return torch.stack([aligned, redundant])

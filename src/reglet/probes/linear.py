@@ -53,7 +53,7 @@ def linear_probe(
 def logistic_regression(
     x: Float[Tensor, "m d"], labels: Int[Tensor, " m"], *, strength: float, tolerance: float = 1e-5
 ) -> tuple[Float[Tensor, "classes d"], Float[Tensor, " classes"]]:
-    """W and b of the problem above, by L-BFGS from zero (1,000 steps at most) until the gradient is within `tolerance`."""
+    """W and b of the problem above, by L-BFGS from zero (1,000 steps at most), to a gradient within `tolerance`."""
     x, y = x.double(), labels.long()
     classes = int(y.max()) + 1
     w = x.new_zeros(classes, x.shape[1], requires_grad=True)
