@@ -2,7 +2,6 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import groupby
 from typing import Literal
 
 
@@ -43,14 +42,17 @@ HEADER = f"{'what, size':<25}{'measure':<28}{'value':>7} {'spread':>11} {'target
 
 
 def lines(rows: Iterable[Row]) -> Iterator[str]:
-    """The rows as plain text of 80 columns, a group as soon as it is complete: name and size stand at its left."""
+    """The rows as plain text of 80 columns, each as soon as it is known: name and size stand at the left of a group."""
     yield HEADER
-    for (name, size), group in groupby(rows, key=lambda row: (row.name, row.size)):
-        yield "-" * 80
-        found = list(group)
-        left = [name, size] + [""] * (len(found) - 2)
-        for i, text in enumerate(left):
-            yield f"{text:<25}{_measured(found[i]) if i < len(found) else ''}".rstrip()
+    group, left = ("", ""), [""]
+    for row in rows:
+        if (row.name, row.size) != group:
+            yield from filter(None, left)
+            yield "-" * 80
+            group, left = (row.name, row.size), [row.name, row.size]
+        text = left.pop(0) if left else ""
+        yield f"{text:<25}{_measured(row)}".rstrip()
+    yield from filter(None, left)
 
 
 def _measured(row: Row) -> str:
