@@ -248,17 +248,18 @@ def test_calls_agree(row: Row) -> None:
 @every_row
 def test_global_and_local_views(row: Row) -> None:
     """The oracle says what local views enter; a regularizer, which treats all alike, gives the stacked call."""
-    z = gaussian(5, 10, 8)
+    z = gaussian(5, 10, 8).requires_grad_()
     loss = row.build()
     want = expected(row, loss, z, n_global=2)
     got = loss.terms(global_views=z[:2], local_views=z[2:])
+    want_grad, got_grad = gradients(want, z), gradients(got, z)
     for name in want:
         close(got[name], want[name], 1e-10, name)
+        close(got_grad[name], want_grad[name], 1e-10, f"{name}, gradient")
     as_lists = row.build()(global_views=list(z[:2]), local_views=tuple(z[2:]))
     close(as_lists, total(want), 1e-10, "as lists")
     if row.least_views == 1:
-        stacked = row.build()(z)
-        close(as_lists, stacked, 1e-12, "stacked")
+        close(as_lists, row.build()(z), 1e-12, "stacked")
 
 
 @pytest.mark.parametrize("row", [row for row in ROWS if row.least_views == 1], ids=lambda row: row.name)
