@@ -101,12 +101,17 @@ class SMILoss(OnViews):
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
         compared = list(pairs(len(z), n_global))
         unit, missing = pearson_rows(z)
-        own = [self._off(a, a) for a in unit] if {"11", "22"} & set(self.pairs) else []
+        own = {}  # a view's Gram matrix serves all of its pairs
+        if "11" in self.pairs:
+            own |= {i: self._off(unit[i], unit[i]) for i, _ in compared}
+        if "22" in self.pairs:
+            own |= {j: self._off(unit[j], unit[j]) for _, j in compared if j not in own}
         on, off = [], []
         for i, j in compared:
             on.append(self._on(unit[i], unit[j], missing[i] + missing[j]))
-            off += [self._off(unit[i], unit[j])] * ("12" in self.pairs)
-            off += [own[i]] * ("11" in self.pairs) + [own[j]] * ("22" in self.pairs)
+            off += [self._off(unit[i], unit[j])] if "12" in self.pairs else []
+            off += [own[i]] if "11" in self.pairs else []
+            off += [own[j]] if "22" in self.pairs else []
         scale = 1 / len(compared) / (z.shape[1] if self.reduction == "mean" else 1)
         redundancy = torch.stack(off).sum() if off else z.new_zeros(())
         return {"alignment": torch.stack(on).sum() * scale, "redundancy": self.weight * redundancy * scale}
