@@ -101,7 +101,7 @@ class SMILoss(OnViews):
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
         compared = list(pairs(len(z), n_global))
         unit, missing = pearson_rows(z)
-        own = {}  # a view's Gram matrix serves all of its pairs
+        own: dict[int, Scalar] = {}  # a view's Gram matrix serves all of its pairs
         if "11" in self.pairs:
             own |= {i: self._off(unit[i], unit[i]) for i, _ in compared}
         if "22" in self.pairs:
