@@ -1,6 +1,30 @@
 """rhoSIM on few labels: does self identity mapping help a small ResNet on 1,000 and 4,000 labels of CIFAR-10?
 
-NOT YET RUN.
+Paper     Cai et al., Self Identity Mapping, table 2 (all 50,000 labels, 200 epochs)
+Command   python -m recipes.sim_small_labels
+Machine   two cores, no GPU; 48 CPU minutes, so 24 minutes when they are free (it shared them with other work here)
+Printed   CIFAR-10, base -> + SIM: ResNet-18 94.65 -> 94.94; ResNet-50 95.26 -> 95.39, + label smoothing 95.21 -> 95.35,
+          + Mixup 96.25 -> 96.48, + CutMix 96.60 -> 96.69
+Measured  2026-11-15, 56 of the 60 runs at commit 4ef58e6 and 4 at 994ed44, torch 2.13.0, five paired seeds (0 to 4),
+          ResNet-8, 1,000 steps of 50, lambda = 5e-3, rho = 0.2.  Accuracy on the 2,000 test images, in %, and the paired
+          difference with its 95 % interval (Student's t over seeds); in brackets the same difference on the training
+          images whose labels were not used.
+
+          labels  arm         without   with SIM minus without
+          1,000   base          47.00   -0.21 +- 2.11   (-0.32 +- 0.56)
+          1,000   smoothing     47.42   -0.76 +- 0.64   (-0.16 +- 1.22)
+          1,000   Mixup         46.85   -0.21 +- 1.26   (-0.21 +- 1.01)
+          1,000   CutMix        44.23   +0.40 +- 1.40   (+0.36 +- 0.72)
+          4,000   base          51.95   +0.23 +- 1.75   (+0.79 +- 1.77)
+          4,000   Mixup         48.35   -0.71 +- 1.17   (-0.44 +- 1.28)
+
+Found     No gain.  Eleven of the twelve intervals contain zero; the twelfth, label smoothing on the test images, is a
+          loss, and the larger set of unused images does not confirm it.  Gains of 0.1 to 0.3 points, as printed in the
+          paper, cannot be seen or excluded at this size: the intervals are 0.6 to 2.1 points wide to either side.
+          Retention: the ridge R^2 of the input from the output of layer2.0 rises by 0.019 +- 0.013 under label
+          smoothing; every other change of R^2, in three blocks, has an interval around zero.
+          Gradients: no spike above three times the moving average in any run, with or without SIM, so the claim that
+          SIM removes spikes cannot be tested here.
 """
 
 import argparse
@@ -405,7 +429,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--weight", type=float, default=5e-3, help="lambda of SIM")
-    parser.add_argument("--dose", type=float, nargs="*", default=[0.05, 0.5], help="further lambdas on the base arm")
+    parser.add_argument("--dose", type=float, nargs="*", default=[], help="further lambdas on the base arm")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--batch", type=int, default=50)
     parser.add_argument("--workers", type=int, default=2, help="processes of one thread each")
