@@ -12,7 +12,7 @@ BIN := .venv/bin
 # A separate environment, because lightly brings pytorch-lightning, hydra and torchvision with it.
 .venv-bench/installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-bench
-	.venv-bench/bin/pip install -q -c constraints.txt lightly==1.6.0 -e .
+	.venv-bench/bin/pip install -q -c constraints.txt lightly==1.6.0 timm -e '.[train]'
 	touch $@
 
 demo: .venv/installed
