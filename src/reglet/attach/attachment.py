@@ -60,9 +60,11 @@ def attach(
 class Attachment:
     """A block loss on the blocks of one model.  Made by `attach`.
 
-    `heads` holds what is trained besides the model, outside its state_dict: save and load `heads.state_dict()`.  On
-    several ranks the model's DDP does not know the heads: call `average_gradients()` between backward and step, or put
-    `heads` under the same DDP wrapper as the model.  They start equal on all ranks.
+    `heads` holds what is trained besides the model, outside its state_dict: save and load `heads.state_dict()`,
+    and if the model moves to another device after they were built, `heads.to(device)`.
+
+    On several ranks the model's DDP does not know the heads: call `average_gradients()` between backward and step, or
+    put `heads` under the same DDP wrapper as the model.  They start equal on all ranks.
     """
 
     def __init__(
@@ -96,7 +98,8 @@ class Attachment:
                 f"the heads of {', '.join(waiting)} do not exist yet: they are built in the first forward in training "
                 "mode. Give attach(..., example=x) to build them at once."
             )
-        return nn.ModuleDict({tap.name.replace(".", "/") or "model": tap.head for tap in self._taps if tap.head})
+        heads = {tap.name.replace(".", "/") or "model": tap.head for tap in self._taps if tap.head is not None}
+        return nn.ModuleDict(heads)
 
     def parameters(self) -> Iterator[nn.Parameter]:
         """The parameters of the heads, for the optimizer."""

@@ -15,8 +15,8 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from reglet.losses.fused import once
 from reglet.types import Scalar
 
 SAFE_SHARE = 1e-2  # of the energy off the diagonal: float32 then leaves five digits
@@ -38,8 +38,8 @@ class _CrossMoments(torch.autograd.Function):
         if ctx.gram:
             G, H, c, energy, share = _gram(a, b)
             if dtype != torch.float64 and bool((share < SAFE_SHARE).any()):
-                a, b = a.double(), a.double() if ctx.own else b.double()
-                G, H, c, energy, _ = _gram(a, b)
+                exact = a.double()
+                G, H, c, energy, _ = _gram(exact, exact if ctx.own else b.double())
             ctx.save_for_backward(a, b, G, H, c)
         else:
             C = a.mT @ b
@@ -50,20 +50,27 @@ class _CrossMoments(torch.autograd.Function):
         return c.to(dtype), energy.to(dtype)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, dc: Tensor, de: Tensor) -> tuple[Tensor, Tensor | None]:
-        if ctx.gram:  # dA = 2 de (B B^T A - B diag c) + B diag dc
-            a, b, G, H, c = ctx.saved_tensors
-            column = (dc - 2 * de * c).unsqueeze(1)
-            da = ((2 * de * H) @ a).addcmul_(b, column)
-            db = da if ctx.own else ((2 * de * G) @ b).addcmul_(a, column)
-        else:  # dA = B (2 de C + diag dc)^T, where C has no diagonal
-            a, b, C = ctx.saved_tensors
-            E = 2 * de * C
-            E.diagonal(dim1=1, dim2=2).copy_(dc)
-            db = a @ E
-            da = db if ctx.own else b @ E.mT
-        return (2 * da, None) if ctx.own else (da.to(dc.dtype), db.to(dc.dtype))
+        with torch.no_grad():
+            da, db = _gradients(ctx, dc, de)
+        a, b = ctx.saved_tensors[:2]
+        return once(da, a, b), None if ctx.own else once(db, a, b)
+
+
+def _gradients(ctx: Any, dc: Tensor, de: Tensor) -> tuple[Tensor, Tensor]:
+    if ctx.gram:  # dA = 2 de (B B^T A - B diag c) + B diag dc
+        a, b, G, H, c = ctx.saved_tensors
+        a, b = a.to(G.dtype), b.to(G.dtype)
+        column = (dc - 2 * de * c).unsqueeze(1)
+        da = ((2 * de * H) @ a).addcmul_(b, column)
+        db = da if ctx.own else ((2 * de * G) @ b).addcmul_(a, column)
+    else:  # dA = B (2 de C + diag dc)^T, where C has no diagonal
+        a, b, C = ctx.saved_tensors
+        E = 2 * de * C
+        E.diagonal(dim1=1, dim2=2).copy_(dc)
+        db = a @ E
+        da = db if ctx.own else b @ E.mT
+    return (2 * da if ctx.own else da).to(dc.dtype), db.to(dc.dtype)
 
 
 def _gram(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:

@@ -25,31 +25,35 @@ class _Fused(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, kernel: Kernel, *tensors: Tensor) -> Tensor:
         value, grads = kernel(*tensors)
-        ctx.save_for_backward(*grads)
+        ctx.save_for_backward(*grads, *tensors)
         ctx.save_for_forward(*grads)
         return value
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        grads = [g * grad for grad in ctx.saved_tensors]
-        if torch.is_grad_enabled():  # create_graph=True
-            grads = [_Once.apply(grad) for grad in grads]
-        return None, *grads
+        half = len(ctx.saved_tensors) // 2
+        grads, tensors = ctx.saved_tensors[:half], ctx.saved_tensors[half:]
+        return None, *(once(g * grad, *tensors) for grad in grads)
 
     @staticmethod
     def jvp(ctx: Any, _: None, *tangents: Tensor | None) -> Tensor:
-        parts = [(grad * t).sum() for grad, t in zip(ctx.saved_tensors, tangents, strict=True) if t is not None]
+        parts = [(grad * t).sum() for grad, t in zip(ctx.saved_tensors, tangents, strict=False) if t is not None]
         return torch.stack(parts).sum()
+
+
+def once(grad: Tensor, *tensors: Tensor) -> Tensor:
+    """`grad`, a gradient for `tensors`, which refuses to be differentiated again where it would pass for a constant."""
+    return _Once.apply(grad, *tensors) if torch.is_grad_enabled() else grad  # enabled: create_graph=True
 
 
 class _Once(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        return x.view_as(x)
+    def forward(ctx: Any, grad: Tensor, *tensors: Tensor) -> Tensor:
+        return grad.view_as(grad)
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> Tensor:
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
         raise RuntimeError(
-            "this loss computes its gradient in the forward pass and has no second derivative. "
+            "this loss computes its gradient together with its value and has no second derivative. "
             "For a gradient penalty, use the plain formula in tests/losses/oracles.py."
         )

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from reglet.losses.fused import once
 
 
 def standardize(z: Float[Tensor, "v n d"], *, eps: float = 1e-5) -> Float[Tensor, "v n d"]:
@@ -24,12 +25,13 @@ class _Standardize(torch.autograd.Function):
         zc = z - z.mean(dim=1, keepdim=True)
         scale = (zc.square().mean(dim=1, keepdim=True) + eps).rsqrt()
         a = zc.mul_(scale)
-        ctx.save_for_backward(a, scale)
+        ctx.save_for_backward(z, a, scale)
         return a
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
-        a, scale = ctx.saved_tensors
-        dz = g - g.mean(dim=1, keepdim=True)
-        return dz.addcmul_(a, (g * a).mean(dim=1, keepdim=True), value=-1).mul_(scale), None
+        z, a, scale = ctx.saved_tensors
+        with torch.no_grad():
+            dz = g - g.mean(dim=1, keepdim=True)
+            dz = dz.addcmul_(a, (g * a).mean(dim=1, keepdim=True), value=-1).mul_(scale)
+        return once(dz, z, g), None
