@@ -12,12 +12,12 @@ and one view against itself where there is only one.  Beyond two views the loss 
 from typing import Literal, get_args
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from reglet.losses.base import OnViews, pairs
 from reglet.losses.cross_moments import cross_moments
-from reglet.losses.standardize import standardize
 from reglet.types import Scalar, Terms
 
 Variant = Literal["official", "visreg"]
@@ -59,7 +59,7 @@ class BarlowTwinsLoss(OnViews):
             if v < 2:
                 raise ValueError("BarlowTwinsLoss compares views and needs at least 2, got 1")
             compared = list(pairs(v, n_global))
-            unit = standardize(z, eps=self.eps)
+            unit = torch.stack([F.batch_norm(one, None, None, training=True, eps=self.eps) for one in z.unbind()])
         else:
             compared = [(i, i + 1) for i in range(v - 1)] or [(0, 0)]
             zc = z - z.mean(dim=1, keepdim=True)

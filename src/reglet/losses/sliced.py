@@ -20,7 +20,7 @@ from reglet.types import Scalar
 # projections -> the sum over slices of the loss, and its gradient
 OneDimensional = Callable[[Float[Tensor, "k v n"]], tuple[Tensor, Float[Tensor, "k v n"]]]
 
-CHUNK = 1 << 17  # projections at a time: half a megabyte each of values and gradients, which stays in the cache
+CHUNK = 1 << 18  # projections at a time: one megabyte each of values and gradients, which stays in the cache
 
 
 def sliced_sum(z: Float[Tensor, "v n d"], blocks: Iterable[Float[Tensor, "_ d"]], loss: OneDimensional) -> Scalar:

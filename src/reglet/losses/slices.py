@@ -46,7 +46,7 @@ class Slices(nn.Module):
             generator.manual_seed(_mix(self.seed, step, b, -1 if self.shared else own))
             w = torch.randn(BLOCK, d, generator=generator, device=like.device, dtype=like.dtype)
             w = w[: self.count - b * BLOCK]
-            yield w / torch.linalg.vector_norm(w, dim=1, keepdim=True)
+            yield w.div_(torch.linalg.vector_norm(w, dim=1, keepdim=True))
 
     def advance(self) -> None:
         self.step += 1

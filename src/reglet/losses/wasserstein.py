@@ -63,7 +63,11 @@ def _sort_rows(rows: npt.NDArray[np.float64]) -> None:
     if threads == 1 or rows.size < 1 << 14:
         rows.sort(axis=-1)
     else:
-        list(_pool(threads).map(lambda part: part.sort(axis=-1), np.array_split(rows, threads)))
+        own, *others = np.array_split(rows, threads)
+        waiting = [_pool(threads - 1).submit(part.sort, axis=-1) for part in others]
+        own.sort(axis=-1)
+        for part in waiting:
+            part.result()
 
 
 @cache
