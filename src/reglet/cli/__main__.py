@@ -1,0 +1,5 @@
+import sys
+
+from reglet.cli import main
+
+sys.exit(main())

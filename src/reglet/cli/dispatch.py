@@ -1,0 +1,57 @@
+"""From the first word to its command."""
+
+import sys
+from collections.abc import Callable, Sequence
+from difflib import get_close_matches
+
+from reglet.cli.embed import embed
+from reglet.cli.export import export
+from reglet.cli.list import names
+from reglet.cli.run import pretrain, train
+from reglet.cli.words import NOT_FINITE, OK, WRONG, fail
+from reglet.engine.checkpoint import CheckpointError
+from reglet.engine.folder import RunError
+from reglet.engine.guard import NonFiniteError
+from reglet.export import ExportError
+
+EXPECTED = (ValueError, LookupError, TypeError, ImportError, OSError, RunError, CheckpointError, ExportError)
+COMMANDS: dict[str, Callable[[list[str]], int]] = {
+    "pretrain": pretrain,
+    "train": train,
+    "embed": embed,
+    "export": export,
+    "list": names,
+}
+USAGE = """\
+reglet: from a folder of images to an encoder
+
+  reglet pretrain data=photos/ model=vit_tiny method=visreg out=runs/a
+  reglet train    data=photos/ model=resnet18 out=runs/b       with labels: photos/CLASS/*.jpg
+  reglet embed    run=runs/a data=photos/ out=features.npz     features of every image
+  reglet export   run=runs/a out=encoder/                      weights and card, as pretrain leaves them in runs/a
+  reglet list     [data | models | methods | losses | views]   every name there is
+
+  reglet COMMAND --help explains a command and every key that it takes.
+"""
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """The exit code: 0, 2 for a mistake in what was asked, 3 for a loss that was not finite."""
+    given = list(sys.argv[1:] if words is None else words)
+    debug = "--debug" in given
+    given = [word for word in given if word != "--debug"]
+    if not given or given[0] in ("-h", "--help", "help"):
+        print(USAGE, end="")
+        return OK if given else WRONG
+    if given[0] not in COMMANDS:
+        close = get_close_matches(given[0], COMMANDS, n=1)
+        hint = f" Did you mean {close[0]}?" if close else ""
+        return fail(f"there is no command {given[0]!r}.{hint} There are {', '.join(COMMANDS)}")
+    try:
+        return COMMANDS[given[0]](given[1:])
+    except NonFiniteError as error:
+        return fail(str(error), code=NOT_FINITE)
+    except EXPECTED as error:
+        if debug:
+            raise
+        return fail(f"{error}\n(--debug shows where this came from)" if not isinstance(error, RunError) else str(error))

@@ -1,0 +1,37 @@
+"""`reglet embed`"""
+
+from pathlib import Path
+
+from reglet.cli.words import OK, asks_help, pairs
+
+HELP = """\
+reglet embed run=DIRECTORY data=... out=FILE
+
+  run    directory of a run, or of an exported encoder
+  data   as for pretrain: digits, a folder, a .npz, hf/NAME, torchvision/NAME
+  split  part of the data, such as test; default: all
+  out    FILE.npz, or FILE.parquet where pyarrow is installed: features, and labels and domain where the data have them
+  batch  images at a time (256)
+"""
+
+
+def embed(words: list[str]) -> int:
+    if asks_help(words):
+        print(HELP, end="")
+        return OK
+    given = pairs(words, ("run", "data", "split", "out", "batch"))
+    for key in ("run", "out"):
+        if key not in given:
+            raise ValueError(f"reglet embed needs {key}=; see reglet embed --help")
+    from reglet.engine import embed as engine
+
+    out = Path(given["out"])
+    shape = engine.embed(
+        Path(given["run"]),
+        given.get("data", "digits"),
+        out,
+        split=given.get("split", ""),
+        batch=int(given.get("batch", 256)),
+    )
+    print(f"{out}: {shape[0]} images, {shape[1]} features")
+    return OK

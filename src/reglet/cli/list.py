@@ -1,0 +1,29 @@
+"""`reglet list`"""
+
+from collections.abc import Sequence
+
+from reglet.cli.words import OK, asks_help
+
+
+def names(words: list[str]) -> int:
+    from reglet import views
+    from reglet.backbones.build import NAMES
+    from reglet.data.load import SOURCES
+    from reglet.engine.build import LOSSES, METHODS
+
+    rooms: dict[str, Sequence[str]] = {
+        "data": SOURCES,
+        "models": (*NAMES, "timm/NAME"),
+        "methods": (*LOSSES, *METHODS),
+        "losses": tuple(LOSSES),
+        "views": tuple(views.POLICIES),
+    }
+    if asks_help(words):
+        print(f"reglet list [{' | '.join(rooms)}]")
+        return OK
+    for word in words:
+        if word not in rooms:
+            raise ValueError(f"reglet list knows {', '.join(rooms)}; got {word!r}")
+    for room in words or rooms:
+        print(f"{room:<8} {', '.join(rooms[room])}")
+    return OK

@@ -1,0 +1,132 @@
+"""`reglet pretrain` and `reglet train`"""
+
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from reglet.cli.export import show_card
+from reglet.cli.words import OK, asks_help, pairs
+from reglet.engine.config import Config, from_flat, parse
+from reglet.engine.folder import CONFIG, DERIVED, RunError, read_config
+
+Json = dict[str, Any]
+PRETRAIN = """\
+reglet pretrain key=value ...         learn an encoder from images without labels
+reglet pretrain runs/a/config.json    repeat a run, in a new directory; keys that follow change it
+
+  reglet pretrain                                              the built-in digits, in minutes on a laptop
+  reglet pretrain data=photos/ model=vit_tiny out=runs/a
+  reglet pretrain out=runs/a resume=true                       go on where it was stopped or killed
+  reglet pretrain data=photos/ init_from=runs/a out=runs/b     a new run from the weights of another
+
+In `out`: config.json (everything needed to repeat the run), metrics.jsonl, checkpoint.safetensors, and at the end
+encoder.safetensors with card.json, which says how to load it without reglet.
+Arguments of a part are given with its name: loss.slices=1024, model.patch=4, method.momentum=0.99, views.n_local=2.
+"""
+TRAIN = """\
+reglet train key=value ...            learn a classifier from images with labels: a folder class/, a .npz with labels
+
+  reglet train data=photos/ model=resnet18 out=runs/b
+  reglet train data=photos/ model=resnet18 init_from=runs/a labels=0.1 out=runs/c      few labels, pretrained weights
+"""
+FIRST = (
+    "data",
+    "model",
+    "method",
+    "loss",
+    "views",
+    "size",
+    "out",
+    "epochs",
+    "batch",
+    "lr",
+    "seed",
+    "resume",
+    "init_from",
+)
+
+
+def pretrain(words: list[str]) -> int:
+    return _run("pretrain", words)
+
+
+def train(words: list[str]) -> int:
+    return _run("train", words)
+
+
+def _run(command: str, words: list[str]) -> int:
+    if asks_help(words):
+        print(PRETRAIN if command == "pretrain" else TRAIN)
+        print("Keys and their defaults:")
+        print("\n".join(_keys(command)))
+        return OK
+    from reglet.train import run
+
+    config = _config(command, words)
+    result = run(config)
+    if not result.finished:
+        print(f"stopped after step {result.steps}; resume: reglet {command} out={result.out} resume=true")
+        return OK
+    from reglet.dist import rank
+
+    if rank() == 0:
+        numbers = ", ".join(f"{key} {value:.4g}" for key, value in result.metrics.items() if key in ("knn", "accuracy"))
+        print(f"{result.out}: {result.steps} steps{', ' if numbers else ''}{numbers}")
+        show_card(result.out)
+    return OK
+
+
+def _config(command: str, words: list[str]) -> Config:
+    """Words of the command line over the stored configuration, where one is named or resumed."""
+    files = [word for word in words if "=" not in word]
+    given = {key: parse(key, text) for key, text in pairs([word for word in words if "=" in word]).items()}
+    if len(files) > 1:
+        raise ValueError(f"one config.json at most, got {' '.join(files)}")
+    stored: Json = {}
+    if files:
+        if given.get("resume"):
+            raise ValueError("a config.json repeats a run from its start; to continue one give out=... resume=true")
+        stored = _stored(Path(files[0]))
+        given.setdefault("out", _free(Path(stored["out"])))
+        stored["resume"] = False
+    elif given.get("resume"):
+        out = Path(given.get("out", Config.out))
+        if not (out / CONFIG).exists():
+            raise RunError(f"there is no run to resume in {out}: {CONFIG} is missing")
+        stored = _stored(out / CONFIG)
+        if given.get("init_from"):
+            raise ValueError("resume continues the run in `out`, init_from starts a new one from weights: give one")
+        stored["init_from"] = ""  # its weights are in the checkpoint
+    values = {**stored, "command": stored.get("command", command), **given}
+    if values["command"] != command:
+        raise ValueError(f"that run was made by reglet {values['command']}, not by reglet {command}")
+    return from_flat(values)
+
+
+def _stored(path: Path) -> Json:
+    values = {key: value for key, value in read_config(path).items() if key not in DERIVED}
+    if values.get("command") not in ("pretrain", "train"):
+        raise ValueError(f"{path} is of a run that was made in Python, not by names")
+    return values
+
+
+def _free(out: Path) -> str:
+    """The first of out, out-2, out-3, ... that holds no run."""
+    path, i = out, 2
+    while (path / CONFIG).exists():
+        path, i = out.with_name(f"{out.name}-{i}"), i + 1
+    return str(path)
+
+
+def _keys(command: str) -> list[str]:
+    lines = []
+    own = {"method", "loss", "projector", "views", "micro_batch"} if command == "train" else {"labels"}
+    ordered = sorted(fields(Config), key=lambda f: (f.name not in FIRST, FIRST.index(f.name) if f.name in FIRST else 0))
+    for f in ordered:
+        if "help" in f.metadata and f.name not in own:
+            lines.append(f"  {f'{f.name}={_text(f.default)}':<24} {f.metadata['help']}")
+    return lines
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)

@@ -1,0 +1,34 @@
+"""Words of a command line, and the codes it ends with."""
+
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+OK, WRONG, NOT_FINITE = 0, 2, 3
+
+
+def pairs(words: list[str], allowed: Sequence[str] | None = None) -> dict[str, str]:
+    """key=value words as a dict; with `allowed`, of those keys alone."""
+    found: dict[str, str] = {}
+    for word in words:
+        key, equals, text = word.partition("=")
+        key = key.lstrip("-")
+        if not equals:
+            raise ValueError(f"arguments are key=value, got {word!r}")
+        if key in found:
+            raise ValueError(f"{key}= is given twice")
+        if allowed is not None and key not in allowed:
+            close = get_close_matches(key, allowed, n=1, cutoff=0.5)
+            hint = f" Did you mean {close[0]}=?" if close else ""
+            raise ValueError(f"unknown key {key!r}.{hint} There are {', '.join(allowed)}")
+        found[key] = text
+    return found
+
+
+def asks_help(words: list[str]) -> bool:
+    return any(word in ("-h", "--help", "help") for word in words)
+
+
+def fail(message: str, *, code: int = WRONG) -> int:
+    print(f"reglet: {message}", file=sys.stderr)
+    return code
