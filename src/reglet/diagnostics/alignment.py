@@ -1,0 +1,59 @@
+"""Alignment and uniformity on the unit sphere.  Wang & Isola, ICML 2020, arXiv:2005.10242.
+
+    alignment  = E |f(x) - f(x')|^alpha       over positive pairs: views of one image, or samples of one class
+    uniformity = log E exp(-t |f(x) - f(y)|^2)     over pairs of samples
+
+Features are brought to unit length first.  Both are better lower.  LatentDR (eqs. 10 and 11) takes pairs of one class,
+alpha = 2 and t = 2.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from reglet.diagnostics.spectrum import check_features
+
+
+def alignment(z: Float[Tensor, "v n d"], *, alpha: float = 2.0) -> float:
+    """Over all pairs of views of each image.
+
+    >>> round(alignment(torch.tensor([[[1.0, 0.0]], [[0.0, 3.0]]])), 6)
+    2.0
+    """
+    v = len(z)
+    if v < 2:
+        raise ValueError(f"alignment needs at least two views, got (v, n, d) = {tuple(z.shape)}")
+    unit = F.normalize(z.double(), dim=-1)
+    distances = [(unit[i] - unit[j]).norm(dim=-1).pow(alpha).mean() for i in range(v) for j in range(i + 1, v)]
+    return float(torch.stack(distances).mean())
+
+
+def class_alignment(z: Float[Tensor, "n d"], labels: Int[Tensor, " n"]) -> float:
+    """Over all pairs of different samples of one class, alpha = 2.
+
+    sum_{i<j} |a_i - a_j|^2 = m sum_i |a_i|^2 - |sum_i a_i|^2 over the m members of a class, so no pair is formed.
+    """
+    check_features(z)
+    unit = F.normalize(z.double(), dim=1)
+    _, member = labels.unique(return_inverse=True)
+    count = member.bincount().double()
+    sums = unit.new_zeros(len(count), z.shape[1]).index_add_(0, member, unit)
+    squares = unit.new_zeros(len(count)).index_add_(0, member, unit.square().sum(1))
+    pairs = (count * (count - 1) / 2).sum()
+    if not pairs > 0:
+        raise ValueError(f"no class has two samples: {len(z)} samples in {len(count)} classes")
+    return float((count * squares - sums.square().sum(1)).sum().clamp_min(0) / pairs)
+
+
+def uniformity(z: Float[Tensor, "n d"], *, t: float = 2.0, chunk: int = 1024) -> float:
+    """Over all pairs of different samples, `chunk` rows of the n x n similarities at a time."""
+    check_features(z, least=2)
+    unit = F.normalize(z.float() if z.dtype in (torch.float16, torch.bfloat16) else z, dim=1)
+    total = torch.zeros((), dtype=torch.float64, device=z.device)
+    for start in range(0, len(unit), chunk):
+        rows = unit[start : start + chunk]
+        kernel = (2 * t * (rows @ unit.T - 1)).exp_()  # |a - b|^2 = 2 - 2 a.b
+        kernel.diagonal(start).zero_()
+        total += kernel.sum(dtype=torch.float64)
+    return float((total / (len(unit) * (len(unit) - 1))).log())

@@ -1,0 +1,60 @@
+"""Linear centred kernel alignment: how alike two sets of features of the same samples are.
+
+Kornblith et al., ICML 2019, arXiv:1905.00414:
+
+    CKA(X, Y) = |Y^T X|_F^2 / (|X^T X|_F |Y^T Y|_F)            columns centred
+
+1 for features that differ by a rotation and a scale.  It is biased upwards where n is not much larger than the widths;
+`debiased` replaces each product by its unbiased estimate from the Gram matrices (Song et al., JMLR 2012, eq. 5).
+"""
+
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from reglet.diagnostics.spectrum import check_features
+
+
+def linear_cka(x: Float[Tensor, "n d"], y: Float[Tensor, "n e"], *, debiased: bool = False) -> float:
+    """Between two layers, or two runs: rows are the same samples in the same order.  NaN where one is constant."""
+    return float(cka_matrix([x], [y], debiased=debiased)[0, 0])
+
+
+def cka_matrix(
+    xs: Sequence[Float[Tensor, "_ _"]], ys: Sequence[Float[Tensor, "_ _"]], *, debiased: bool = False
+) -> Float[Tensor, "a b"]:
+    """CKA of each of `xs` (the layers of one network, say) with each of `ys`."""
+    n = len(xs[0])
+    for z in (*xs, *ys):
+        check_features(z, least=4 if debiased else 2)
+        if len(z) != n:
+            raise ValueError(f"CKA compares features of the same samples, got {n} and {len(z)} of them")
+    left, right = [_centred(x) for x in xs], [_centred(y) for y in ys]
+    product = _unbiased if debiased else _biased
+    own_left, own_right = [product(x, x) for x in left], [product(y, y) for y in right]
+    rows = [
+        torch.stack([product(x, y) / (xx * yy).sqrt() for y, yy in zip(right, own_right, strict=True)])
+        for x, xx in zip(left, own_left, strict=True)
+    ]
+    return torch.stack(rows)
+
+
+def _centred(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    x = x.double()
+    return x - x.mean(0)
+
+
+def _biased(x: Float[Tensor, "n d"], y: Float[Tensor, "n e"]) -> Float[Tensor, ""]:
+    """|Y^T X|_F^2 = <X X^T, Y Y^T>, whichever matrices are smaller."""
+    if x.shape[1] * y.shape[1] <= len(x) ** 2:
+        return (y.T @ x).square().sum()
+    return ((x @ x.T) * (y @ y.T)).sum()
+
+
+def _unbiased(x: Float[Tensor, "n d"], y: Float[Tensor, "n e"]) -> Float[Tensor, ""]:
+    n = len(x)
+    k, q = ((z @ z.T).fill_diagonal_(0) for z in (x, y))
+    value = (k * q).sum() + k.sum() * q.sum() / ((n - 1) * (n - 2)) - 2 * (k.sum(0) @ q.sum(0)) / (n - 2)
+    return value / (n * (n - 3))

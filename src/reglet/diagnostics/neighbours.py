@@ -1,0 +1,54 @@
+"""Nearest neighbours, and whether they are of the same class in another domain: LatentDR's figure 3, as numbers."""
+
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int, Int64
+from torch import Tensor
+
+from reglet.diagnostics.spectrum import check_features
+
+
+def nearest(
+    query: Float[Tensor, "n d"], keys: Float[Tensor, "m d"], *, k: int, own: bool = False, chunk: int = 1024
+) -> Int64[Tensor, "n k"]:
+    """Indices of the k keys with the largest cosine, nearest first.
+
+    own: the queries are the keys, and no sample is its own neighbour.
+    """
+    check_features(query)
+    check_features(keys)
+    if not 1 <= k <= len(keys) - own:
+        raise ValueError(f"k must be between 1 and the {len(keys) - own} possible neighbours, got {k}")
+    keys = F.normalize(keys.float(), dim=1)
+    found = []
+    for start, rows in zip(range(0, len(query), chunk), F.normalize(query.float(), dim=1).split(chunk), strict=True):
+        similarity = rows @ keys.T
+        if own:
+            similarity.diagonal(start).fill_(-torch.inf)
+        found.append(similarity.topk(k, dim=1).indices)
+    return torch.cat(found)
+
+
+class AcrossDomains(NamedTuple):
+    """Shares of the k nearest neighbours, averaged over samples."""
+
+    neighbours: Int64[Tensor, "n k"]
+    same_class: float
+    other_domain: float
+    same_class_elsewhere: float  # of the neighbours in another domain, those of the sample's class
+
+
+def neighbours_across_domains(
+    z: Float[Tensor, "n d"], labels: Int[Tensor, " n"], domain: Int[Tensor, " n"], *, k: int = 20
+) -> AcrossDomains:
+    """What a sample's neighbours have in common with it: content, or where it comes from.
+
+    same_class_elsewhere is NaN where every neighbour is from the sample's own domain.
+    """
+    index = nearest(z, z, k=k, own=True)
+    same = labels[index] == labels[:, None]
+    other = domain[index] != domain[:, None]
+    elsewhere = float(same[other].double().mean()) if bool(other.any()) else float("nan")
+    return AcrossDomains(index, float(same.double().mean()), float(other.double().mean()), elsewhere)

@@ -1,0 +1,62 @@
+"""Token maps as colours: principal components as channels, matched between models.  VISReg, appendix on PCA maps.
+
+Components come in an arbitrary order and sign, so those of one model are matched with another's by the assignment that
+maximises the sum of |Pearson correlation|, and turned where the correlation is negative.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from reglet.diagnostics.energy import unit_range
+
+
+def pca_maps(maps: Float[Tensor, "n d h w"], *, components: int = 3) -> Float[Tensor, "n k h w"]:
+    """The tokens' first principal components, fitted on all images given: one image, or all frames of a video.
+
+    Signs are such that the largest weight of each component is positive.
+    """
+    n, d, h, w = maps.shape
+    tokens = maps.double().permute(0, 2, 3, 1).reshape(-1, d)
+    if not 1 <= components <= min(d, len(tokens) - 1):
+        raise ValueError(f"{len(tokens)} tokens of {d} features have no {components} components")
+    tokens = tokens - tokens.mean(0)
+    _, vectors = torch.linalg.eigh(tokens.T @ tokens)
+    axes = vectors.flip(1)[:, :components]
+    largest = axes.gather(0, axes.abs().argmax(0, keepdim=True))
+    scores = tokens @ (axes * largest.sign())
+    return scores.view(n, h, w, components).permute(0, 3, 1, 2).to(maps.dtype)
+
+
+def match_components(maps: Float[Tensor, "n k h w"], reference: Float[Tensor, "n k h2 w2"]) -> Float[Tensor, "n k h w"]:
+    """The components of `maps` in the order and with the signs that are closest to those of `reference`.
+
+    Grids may differ: the reference is brought to the grid of `maps`.  A constant component correlates with nothing.
+    """
+    other = F.interpolate(reference.double(), size=maps.shape[2:], mode="bilinear", align_corners=False)
+    a, b = (x.double().transpose(0, 1).flatten(1) for x in (maps, other))
+    correlation = _unit_rows(b) @ _unit_rows(a).T  # (reference's, ours)
+    order = torch.tensor(_assignment(-correlation.abs()), device=maps.device)
+    sign = correlation[torch.arange(len(order)), order].sign()
+    sign = torch.where(sign == 0, torch.ones_like(sign), sign)
+    return maps[:, order] * sign.to(maps.dtype).view(1, -1, 1, 1)
+
+
+def as_colours(maps: Float[Tensor, "n k h w"], *, size: tuple[int, int] | None = None) -> Float[Tensor, "n k h2 w2"]:
+    """Each component of each image from 0 to 1, bilinear to `size` where given."""
+    colours = unit_range(maps.float())
+    return colours if size is None else F.interpolate(colours, size=size, mode="bilinear", align_corners=False)
+
+
+def _unit_rows(x: Float[Tensor, "k m"]) -> Float[Tensor, "k m"]:
+    return F.normalize(x - x.mean(1, keepdim=True), dim=1)
+
+
+def _assignment(cost: Float[Tensor, "k k"]) -> list[int]:
+    try:
+        from scipy.optimize import linear_sum_assignment
+    except ImportError as error:
+        raise ImportError("matching components needs scipy: pip install reglet[data]") from error
+    _, columns = linear_sum_assignment(cost.cpu().numpy())
+    return [int(c) for c in columns]

@@ -1,0 +1,70 @@
+"""Can it be read from a layer how its image was turned?  The rotation and flip probes of SER.
+
+The paper does not say what features its probe sees; here they are the mean over a layer's places, and with `pair` those
+of the image as it was beside them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from reglet.diagnostics.layers import Layers
+from reglet.diagnostics.transforms import ImageTransform, flip, rotation
+
+Score = Callable[[Tensor, Tensor, Tensor, Tensor], float]
+
+
+def predict_rotation(
+    layers: Layers, images: Float[Tensor, "n c h w"], *, score: Score, pair: bool = False, seed: int = 0
+) -> dict[str, float]:
+    """layer -> accuracy in telling quarter turns apart; chance is 1/4.
+
+    score: any probe, as (training features, labels, test features, labels) -> accuracy, for instance
+        `lambda *parts: reglet.probes.linear_probe(*parts).accuracy`.
+    """
+    if images.shape[2] != images.shape[3]:
+        raise ValueError(f"quarter turns need square images, got {images.shape[2]} x {images.shape[3]}")
+    return predict_transform(layers, images, [rotation(k) for k in range(4)], score=score, pair=pair, seed=seed)
+
+
+def predict_flip(
+    layers: Layers, images: Float[Tensor, "n c h w"], *, score: Score, pair: bool = False, seed: int = 0
+) -> dict[str, float]:
+    """layer -> accuracy in telling images from their mirror images; chance is 1/2."""
+    return predict_transform(layers, images, [rotation(0), flip()], score=score, pair=pair, seed=seed)
+
+
+@torch.no_grad()
+def predict_transform(
+    layers: Layers,
+    images: Float[Tensor, "n c h w"],
+    transforms: Sequence[ImageTransform],
+    *,
+    score: Score,
+    pair: bool = False,
+    seed: int = 0,
+) -> dict[str, float]:
+    """Each image in all its transforms; half of the images train the probe, the other half test it.
+
+    An image and its copies are on one side, so that no image can be recognised.
+    """
+    n = len(images)
+    if n < 4:
+        raise ValueError(f"predicting a transform needs at least 4 images, got {n}")
+    shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(seed)).to(images.device)
+    train, test = shuffled[: n // 2], shuffled[n // 2 :]
+    plain = _pooled(layers(images)) if pair else {}
+    seen = [_pooled(layers(g.image(images))) for g in transforms]
+
+    def part(layer: str, index: Tensor) -> tuple[Tensor, Tensor]:
+        rows = [torch.cat([plain[layer][index], y[layer][index]], 1) if pair else y[layer][index] for y in seen]
+        labels = torch.arange(len(seen), device=images.device).repeat_interleave(len(index))
+        return torch.cat(rows), labels
+
+    return {layer: score(*part(layer, train), *part(layer, test)) for layer in seen[0]}
+
+
+def _pooled(maps: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: y.flatten(2).mean(2) if y.ndim > 2 else y for name, y in maps.items()}
