@@ -28,43 +28,32 @@ Found     No gain.  Eleven of the twelve intervals contain zero; the twelfth, la
 """
 
 import argparse
-import hashlib
-import json
 import math
-import multiprocessing
-import os
-import signal
-import subprocess
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
+from recipes.arms import Result, interval
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
-from scipy.stats import t as student
 from torch import Tensor, nn
 
+from recipes import arms
 from reglet.attach import attach
 from reglet.backbones.resnet import resnet8
 from reglet.blocks import SIM
 from reglet.latent import CutMix, Mixup
 
-REPO = Path(__file__).resolve().parents[1]
 BLOCKS = ("1.layer1.0", "1.layer2.0", "1.layer3.0")
 ARMS = ("base", "smooth", "mixup", "cutmix")
-Result = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Run:
+class Run(arms.Run):
     """Everything that decides a result.  Runs that differ in `arm` and `weight` only are paired."""
 
     arm: str
@@ -82,10 +71,6 @@ class Run:
     rho: float = 0.2
 
     @property
-    def key(self) -> str:
-        return hashlib.sha256(json.dumps(asdict(self), sort_keys=True).encode()).hexdigest()[:16]
-
-    @property
     def name(self) -> str:
         return f"{self.arm} {self.labels} seed {self.seed}" + (f" + SIM {self.weight:g}" if self.weight else "")
 
@@ -100,11 +85,6 @@ class Data(NamedTuple):
 
 
 def load(path: Path) -> Data:
-    if not path.exists():
-        raise SystemExit(
-            f"no data at {path}. Give --data an .npz with images (n, h, w, 3) uint8, labels (n,) and split (n,), "
-            f"0 for training and 1 for test."
-        )
     with np.load(path) as f:
         images, labels, split = f["images"], f["labels"], f["split"]
     x, y = torch.from_numpy(images).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(labels).long()
@@ -177,7 +157,6 @@ def objective(run: Run, generator: torch.Generator) -> Callable[[nn.Module, Tens
 
 def train(run: Run, data: Data) -> Result:
     """One network, from scratch; every random stream but SIM's own is a function of `run.seed` alone."""
-    started, cpu = time.time(), time.process_time()
     streams = [torch.Generator().manual_seed(1000 * run.seed + i) for i in range(4)]
     known, unused = labelled(data.y, run.labels, streams[0])
     torch.manual_seed(run.seed)
@@ -206,15 +185,12 @@ def train(run: Run, data: Data) -> Result:
         sim.remove()
     model.eval()
     return {
-        "run": asdict(run),
         "test": accuracy(model, data.x_test, data.y_test),
         "unused": accuracy(model, data.x[unused], data.y[unused]),
         "loss": mean(losses[-20:]),
         "penalty": [mean(part) for part in (penalties[:20], penalties[-20:])] if penalties else None,
         **roughness(norms),
         "retained": {name: retained(model, name, data.x_test) for name in BLOCKS},
-        "seconds": time.time() - started,
-        "cpu_seconds": time.process_time() - cpu,
     }
 
 
@@ -272,38 +248,6 @@ def retained(model: nn.Module, name: str, x: Tensor, *, ridge: float = 1e-3) -> 
     return 1 - (error.square().sum() / (a_new - a_new.mean(0)).square().sum()).item()
 
 
-def store(result: Result, folder: Path) -> None:
-    """All of it or nothing, whatever stops the process."""
-    path = folder / f"{Run(**result['run']).key}.json"
-    partial = path.with_suffix(f".{os.getpid()}.partial")
-    partial.write_text(json.dumps(result, indent=1))
-    partial.replace(path)
-
-
-_data: Data  # of a worker process: read once, not sent with every run
-
-
-def start_worker(path: Path) -> None:
-    global _data
-    torch.set_num_threads(1)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent, which lets us finish and store
-    threading.Thread(target=_die_with_parent, daemon=True).start()
-    _data = load(path)
-
-
-def _die_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
-
-
-def work(run: Run, folder: Path, commit: str) -> Result:
-    result = train(run, _data) | {"commit": commit, "date": time.strftime("%Y-%m-%d")}
-    store(result, folder)
-    return result
-
-
 def plan(options: argparse.Namespace, digest: str) -> list[Run]:
     """Seed by seed, so that whatever is finished is paired."""
     cells = [(arm, options.labels[0], weight) for arm in ARMS for weight in (0.0, options.weight)]
@@ -315,56 +259,6 @@ def plan(options: argparse.Namespace, digest: str) -> list[Run]:
         for seed in range(options.seeds)
         for arm, labels, weight in cells
     ]
-
-
-def finished(run: Run, folder: Path) -> Result | None:
-    path = folder / f"{run.key}.json"
-    return dict(json.loads(path.read_text())) if path.exists() else None
-
-
-def execute(runs: list[Run], options: argparse.Namespace, console: Console) -> list[Result]:
-    """What is stored is read, what is missing is computed, and stored as soon as it is there."""
-    folder = options.out
-    folder.mkdir(parents=True, exist_ok=True)
-    missing = [run for run in runs if finished(run, folder) is None]
-    if len(missing) < len(runs):
-        console.print(f"{len(runs) - len(missing)} of {len(runs)} runs are stored in {folder}; going on from there")
-    commit = current_commit()
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with (
-        Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress,
-        ProcessPoolExecutor(
-            options.workers,
-            mp_context=multiprocessing.get_context("spawn"),
-            initializer=start_worker,
-            initargs=(options.data,),
-        ) as pool,
-    ):
-        task = progress.add_task("runs", total=len(missing))
-        futures = [pool.submit(work, run, folder, commit) for run in missing]
-        try:
-            for done, future in enumerate(as_completed(futures), 1):
-                result = future.result()
-                progress.advance(task)
-                label = f"{Run(**result['run']).name}: {result['test']:.1f} %, {result['seconds']:.0f} s"
-                progress.console.print(f"{done}/{len(missing)} {label}", highlight=False)
-        except BaseException:
-            progress.console.print("stopping: the runs under way are finished and stored first")
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
-    return [stored for run in runs if (stored := finished(run, folder)) is not None]
-
-
-def current_commit() -> str:
-    git = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=REPO, capture_output=True, text=True)
-    return git.stdout.strip() or "unknown"
-
-
-def interval(differences: Sequence[float]) -> tuple[float, float]:
-    """Mean and half-width of its 95 % t interval."""
-    n = len(differences)
-    half = student.ppf(0.975, n - 1) * stdev(differences) / math.sqrt(n) if n > 1 else math.nan
-    return mean(differences), float(half)
 
 
 def measures(result: Result) -> dict[str, float]:
@@ -420,46 +314,23 @@ def markdown(rows: list[Result]) -> str:
     return "\n".join(lines)
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(description="rhoSIM on few labels of CIFAR-10")
-    parser.add_argument("--data", type=Path, default=REPO.parent / "shared/data/cifar10_12k.npz")
-    parser.add_argument("--out", type=Path, default=REPO / "runs/sim_small_labels")
+def recipe(options: argparse.Namespace, console: Console) -> None:
+    runs = plan(options, arms.require_data(options.data))
+    results = arms.execute(runs, train, load=load, options=options, console=console, shown="test")
+    rows = summarise(results)
+    arms.report(options.out, results, rows, markdown(rows))
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = arms.arguments("sim_small_labels", "rhoSIM on few labels of CIFAR-10", seeds=5)
     parser.add_argument(
         "--labels", type=int, nargs="+", default=[1000, 4000], help="all arms; then base and mixup only"
     )
-    parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--weight", type=float, default=5e-3, help="lambda of SIM")
     parser.add_argument("--dose", type=float, nargs="*", default=[], help="further lambdas on the base arm")
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--batch", type=int, default=50)
-    parser.add_argument("--workers", type=int, default=2, help="processes of one thread each")
-    options = parser.parse_args(arguments)
-    console = Console()
-    load(options.data)
-    runs = plan(options, hashlib.sha256(options.data.read_bytes()).hexdigest()[:16])
-    started = time.time()
-    try:
-        results = execute(runs, options, console)
-    except KeyboardInterrupt:
-        console.print("stopped. What was finished is stored; the same command goes on from there")
-        return 130
-    rows = summarise(results)
-    text = markdown(rows)
-    seconds, cpu = (sum(r[name] for r in results) for name in ("seconds", "cpu_seconds"))
-    facts = {
-        "runs": len(results),
-        "minutes_this_time": (time.time() - started) / 60,
-        "minutes_of_all_runs": seconds / 60,
-        "cpu_minutes_of_all_runs": cpu / 60,
-        "commits": sorted({r["commit"] for r in results}),
-        "dates": sorted({r["date"] for r in results}),
-        "torch": torch.__version__,
-    }
-    (options.out / "summary.json").write_text(json.dumps({"facts": facts, "rows": rows}, indent=1))
-    (options.out / "summary.md").write_text(f"{text}\n\n{json.dumps(facts)}\n")
-    print(text)
-    print(json.dumps(facts))
-    return 0
+    return arms.main(recipe, parser.parse_args(words))
 
 
 if __name__ == "__main__":

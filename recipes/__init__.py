@@ -1,0 +1,1 @@
+"""Experiments that were run, with what was found: one file each."""

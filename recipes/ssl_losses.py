@@ -1,0 +1,159 @@
+"""Five view losses on one small net: VISReg, SIGReg, VICReg, Barlow Twins, SMI, with equal budgets and equal tuning.
+
+Paper     Wu et al. 2026 (VISReg), long tail and Galaxy10; Mishra et al. 2026 (SMI), table of small sets
+Command   python -m recipes.ssl_losses
+Machine   not yet run
+Printed   linear probe: ImageNet-LT SIGReg 32.00, VISReg 32.11 (35.14 with more shape), VICReg 33.08;
+          Galaxy10 SIGReg 80.50, VISReg 80.51, VICReg 79.93; CIFAR-10, ResNet-50, Barlow Twins 89.90, SMI 90.64
+Measured  not yet run
+Found     not yet run
+"""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from statistics import mean
+
+from recipes.arms import Result
+from recipes.encoder import (
+    Data,
+    Pretraining,
+    best,
+    effective_rank,
+    features,
+    held_out,
+    known,
+    load_parts,
+    method,
+    pixels,
+    pretrain,
+    scores,
+    try_out,
+)
+from rich.console import Console
+
+from recipes import arms
+from reglet.data.splits import hold_out
+from reglet.losses import BarlowTwinsLoss, LeJEPALoss, SMILoss, VICRegLoss, VISRegLoss
+from reglet.losses.base import OnViews
+
+# The loss, and for its main weight the author's value between a smaller and a larger one.  VICReg's is the covariance.
+LOSSES: dict[str, tuple[Callable[[float], OnViews], tuple[float, float, float]]] = {
+    "VISReg": (lambda w: VISRegLoss(lam=w, slices=512), (0.3, 0.6, 0.9)),
+    "SIGReg": (lambda w: LeJEPALoss(lam=w, slices=512), (0.005, 0.02, 0.08)),
+    "VICReg": (lambda w: VICRegLoss(covariance=w), (0.25, 1.0, 4.0)),
+    "Barlow Twins": (lambda w: BarlowTwinsLoss(weight=w), (0.0013, 0.0051, 0.02)),
+    "SMI": (lambda w: SMILoss(weight=w), (0.025, 0.1, 0.4)),
+}
+RATES = (5e-4, 2e-3, 8e-3)
+REFERENCES = ("random weights", "raw pixels")
+
+
+def compute(run: Pretraining, data: Data) -> Result:
+    if run.trial:
+        train, held = held_out(data.train, *hold_out(len(data.train), 0.2))
+        return try_out(run, LOSSES[run.loss][0](run.weight), train, held)
+    y, y_test = known(data.train), known(data.test)
+    if run.loss == "raw pixels":
+        return scores(pixels(data.train).flatten(1), y, pixels(data.test).flatten(1), y_test)
+    if run.loss == "random weights":
+        learner = method(VICRegLoss(), seed=run.seed)
+    else:
+        learner = pretrain(run, LOSSES[run.loss][0](run.weight), data.train)
+    x_test = features(learner, data.test)
+    return {**scores(features(learner, data.train), y, x_test, y_test), "rank": effective_rank(x_test)}
+
+
+def recipe(options: argparse.Namespace, console: Console) -> None:
+    digest = arms.require_data(options.data)
+
+    def run(todo: list[Pretraining]) -> list[Result]:
+        return arms.execute(todo, compute, load=load_parts, options=options, console=console, shown="linear")
+
+    first = Pretraining("", 0.0, 0.0, 100, options.trial_epochs, digest, trial=True, batch=options.batch)
+    trials = run(
+        [replace(first, loss=n, weight=w, lr=lr) for n, (_, weights) in LOSSES.items() for w in weights for lr in RATES]
+    )
+    chosen = best(trials)
+    final = replace(first, epochs=options.epochs, trial=False)
+    finals = run(
+        [
+            replace(final, loss=name, weight=chosen[name]["weight"], lr=chosen[name]["lr"], seed=seed)
+            for seed in range(options.seeds)
+            for name in LOSSES
+        ]
+    )
+    beside = [replace(final, loss="raw pixels", seed=0, epochs=0)]
+    beside += [replace(final, loss="random weights", seed=seed, epochs=0) for seed in range(options.seeds)]
+    results = finals + run(beside)
+    rows = summarise(results, trials)
+    arms.report(options.out, trials + results, rows, markdown(rows, trials))
+
+
+def summarise(results: Sequence[Result], trials: Sequence[Result]) -> list[Result]:
+    """A row for each loss: intervals of its scores, and of its differences from Barlow Twins, seed by seed."""
+    rows = []
+    for name in (*LOSSES, *REFERENCES):
+        row: Result = {"loss": name}
+        if name in LOSSES:
+            run = best(trials)[name]
+            row |= {"weight": run["weight"], "lr": run["lr"]}
+        for measure in ("linear", "knn", "rank"):
+            mine, other = (
+                {r["run"]["seed"]: r[measure] for r in results if _is(r, n, measure)} for n in (name, "Barlow Twins")
+            )
+            if mine:
+                row[measure] = arms.interval(list(mine.values()))
+                row[f"{measure} - Barlow Twins"] = arms.paired(mine, other) if name not in REFERENCES else None
+        rows.append(row)
+    return rows
+
+
+def _is(result: Result, name: str, measure: str) -> bool:
+    return bool(result["run"]["loss"] == name) and measure in result
+
+
+def markdown(rows: Sequence[Result], trials: Sequence[Result]) -> str:
+    lines = [
+        "| features | weight | lr | linear | kNN | rank | linear, minus Barlow Twins | kNN, the same |",
+        "|" + "---|" * 8,
+    ]
+    for row in rows:
+        cells = [row["loss"], *(f"{row[k]:g}" if k in row else "-" for k in ("weight", "lr"))]
+        keys = ("linear", "knn", "rank", "linear - Barlow Twins", "knn - Barlow Twins")
+        cells += ["-" if row.get(k) is None else "{:.2f} ± {:.2f}".format(*row[k]) for k in keys]
+        lines.append("| " + " | ".join(cells) + " |")
+    lines += [
+        "",
+        "Trials, linear probe on the images held out:",
+        "",
+        "| loss | weight | " + " | ".join(f"lr {r:g}" for r in RATES) + " |",
+    ]
+    lines.append("|" + "---|" * (2 + len(RATES)))
+    for name, (_, weights) in LOSSES.items():
+        for weight in weights:
+            found = [
+                mean(
+                    [
+                        t["linear"]
+                        for t in trials
+                        if (t["run"]["loss"], t["run"]["weight"], t["run"]["lr"]) == (name, weight, r)
+                    ]
+                )
+                for r in RATES
+            ]
+            lines.append(f"| {name} | {weight:g} | " + " | ".join(f"{f:.2f}" for f in found) + " |")
+    return "\n".join(lines)
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = arms.arguments("ssl_losses", "five view losses on CIFAR-10", seeds=5)
+    parser.add_argument("--epochs", type=int, default=8, help="of all training images")
+    parser.add_argument("--trial-epochs", type=int, default=4, help="of the four fifths that trials are trained on")
+    parser.add_argument("--batch", type=int, default=128)
+    return arms.main(recipe, parser.parse_args(words))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
