@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
-from recipes.arms import Result, Run
 from torch import Tensor
 
+from recipes.arms import Result, Run
 from reglet import views
 from reglet.backbones import ConvNet, projector
 from reglet.data import Images, Part, load

@@ -38,11 +38,11 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from recipes.arms import Result, interval
 from rich.console import Console
 from torch import Tensor, nn
 
 from recipes import arms
+from recipes.arms import Result, interval
 from reglet.attach import attach
 from reglet.backbones.resnet import resnet8
 from reglet.blocks import SIM

@@ -15,6 +15,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from statistics import mean
 
+from rich.console import Console
+
+from recipes import arms
 from recipes.arms import Result
 from recipes.encoder import (
     Data,
@@ -31,9 +34,6 @@ from recipes.encoder import (
     scores,
     try_out,
 )
-from rich.console import Console
-
-from recipes import arms
 from reglet.data.splits import hold_out
 from reglet.losses import BarlowTwinsLoss, LeJEPALoss, SMILoss, VICRegLoss, VISRegLoss
 from reglet.losses.base import OnViews
