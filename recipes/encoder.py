@@ -19,6 +19,7 @@ from recipes.arms import Result, Run
 from reglet import views
 from reglet.backbones import ConvNet, projector
 from reglet.data import Images, Part, load
+from reglet.diagnostics import effective_rank, eigenspectrum
 from reglet.engine.guard import NonFiniteError
 from reglet.engine.settings import Settings
 from reglet.export import preprocessing
@@ -126,12 +127,10 @@ def scores(x: Tensor, y: Tensor, x_test: Tensor, y_test: Tensor) -> Result:
     }
 
 
-def effective_rank(x: Float[Tensor, "n d"]) -> float:
-    """exp of the entropy of the singular values' shares, of centred features (RankMe, Garrido et al. 2023, does not
-    centre: after a ReLU its largest direction would be the mean)."""
-    s = torch.linalg.svdvals((x - x.mean(0)).double())
-    p = s / s.sum().clamp_min(1e-300)
-    return float(torch.special.entr(p).sum().exp())
+def rank(x: Float[Tensor, "n d"]) -> float:
+    """Effective rank by the singular values of centred features.  (RankMe does not centre; after a ReLU its largest
+    direction would be the mean.)"""
+    return effective_rank(eigenspectrum(x).sqrt())
 
 
 def held_out(images: Images, index: Tensor, rest: Tensor) -> tuple[Images, Images]:

@@ -13,7 +13,6 @@ import argparse
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from statistics import mean
 
 from rich.console import Console
 
@@ -23,7 +22,6 @@ from recipes.encoder import (
     Data,
     Pretraining,
     best,
-    effective_rank,
     features,
     held_out,
     known,
@@ -31,6 +29,7 @@ from recipes.encoder import (
     method,
     pixels,
     pretrain,
+    rank,
     scores,
     try_out,
 )
@@ -38,16 +37,22 @@ from reglet.data.splits import hold_out
 from reglet.losses import BarlowTwinsLoss, LeJEPALoss, SMILoss, VICRegLoss, VISRegLoss
 from reglet.losses.base import OnViews
 
-# The loss, and for its main weight the author's value between a smaller and a larger one.  VICReg's is the covariance.
-LOSSES: dict[str, tuple[Callable[[float], OnViews], tuple[float, float, float]]] = {
-    "VISReg": (lambda w: VISRegLoss(lam=w, slices=512), (0.3, 0.6, 0.9)),
-    "SIGReg": (lambda w: LeJEPALoss(lam=w, slices=512), (0.005, 0.02, 0.08)),
-    "VICReg": (lambda w: VICRegLoss(covariance=w), (0.25, 1.0, 4.0)),
-    "Barlow Twins": (lambda w: BarlowTwinsLoss(weight=w), (0.0013, 0.0051, 0.02)),
-    "SMI": (lambda w: SMILoss(weight=w), (0.025, 0.1, 0.4)),
+# The loss, and five values of its main weight around the authors' (VICReg's is that of the covariance).
+LOSSES: dict[str, tuple[Callable[[float], OnViews], tuple[float, ...]]] = {
+    "VISReg": (lambda w: VISRegLoss(lam=w, slices=512), (0.1, 0.3, 0.6, 0.9, 0.97)),
+    "SIGReg": (lambda w: LeJEPALoss(lam=w, slices=512), (0.00125, 0.005, 0.02, 0.08, 0.3)),
+    "VICReg": (lambda w: VICRegLoss(covariance=w), (0.06, 0.25, 1.0, 4.0, 16.0)),
+    "Barlow Twins": (lambda w: BarlowTwinsLoss(weight=w), (0.0003, 0.0013, 0.0051, 0.02, 0.08)),
+    "SMI": (lambda w: SMILoss(weight=w), (0.006, 0.025, 0.1, 0.4, 1.6)),
 }
 RATES = (5e-4, 2e-3, 8e-3)
 REFERENCES = ("random weights", "raw pixels")
+
+
+def grid(name: str) -> list[tuple[float, float]]:
+    """Eleven trials: three weights by three rates, and the outermost weights at the middle rate."""
+    low, *inner, high = LOSSES[name][1]
+    return [(w, lr) for w in inner for lr in RATES] + [(low, RATES[1]), (high, RATES[1])]
 
 
 def compute(run: Pretraining, data: Data) -> Result:
@@ -62,7 +67,7 @@ def compute(run: Pretraining, data: Data) -> Result:
     else:
         learner = pretrain(run, LOSSES[run.loss][0](run.weight), data.train)
     x_test = features(learner, data.test)
-    return {**scores(features(learner, data.train), y, x_test, y_test), "rank": effective_rank(x_test)}
+    return {**scores(features(learner, data.train), y, x_test, y_test), "rank": rank(x_test)}
 
 
 def recipe(options: argparse.Namespace, console: Console) -> None:
@@ -72,9 +77,7 @@ def recipe(options: argparse.Namespace, console: Console) -> None:
         return arms.execute(todo, compute, load=load_parts, options=options, console=console, shown="linear")
 
     first = Pretraining("", 0.0, 0.0, 100, options.trial_epochs, digest, trial=True, batch=options.batch)
-    trials = run(
-        [replace(first, loss=n, weight=w, lr=lr) for n, (_, weights) in LOSSES.items() for w in weights for lr in RATES]
-    )
+    trials = run([replace(first, loss=n, weight=w, lr=lr) for n in LOSSES for w, lr in grid(n)])
     chosen = best(trials)
     final = replace(first, epochs=options.epochs, trial=False)
     finals = run(
@@ -124,26 +127,13 @@ def markdown(rows: Sequence[Result], trials: Sequence[Result]) -> str:
         keys = ("linear", "knn", "rank", "linear - Barlow Twins", "knn - Barlow Twins")
         cells += ["-" if row.get(k) is None else "{:.2f} ± {:.2f}".format(*row[k]) for k in keys]
         lines.append("| " + " | ".join(cells) + " |")
-    lines += [
-        "",
-        "Trials, linear probe on the images held out:",
-        "",
-        "| loss | weight | " + " | ".join(f"lr {r:g}" for r in RATES) + " |",
-    ]
-    lines.append("|" + "---|" * (2 + len(RATES)))
+    head = "| loss | weight | " + " | ".join(f"lr {lr:g}" for lr in RATES) + " |"
+    lines += ["", "Trials, linear probe on the images held out:", "", head, "|" + "---|" * (2 + len(RATES))]
+    found = {(t["run"]["loss"], t["run"]["weight"], t["run"]["lr"]): f"{t['linear']:.2f}" for t in trials}
     for name, (_, weights) in LOSSES.items():
         for weight in weights:
-            found = [
-                mean(
-                    [
-                        t["linear"]
-                        for t in trials
-                        if (t["run"]["loss"], t["run"]["weight"], t["run"]["lr"]) == (name, weight, r)
-                    ]
-                )
-                for r in RATES
-            ]
-            lines.append(f"| {name} | {weight:g} | " + " | ".join(f"{f:.2f}" for f in found) + " |")
+            cells = [found.get((name, weight, lr), "") for lr in RATES]
+            lines.append(f"| {name} | {weight:g} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
 
 
