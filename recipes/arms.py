@@ -15,7 +15,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean, stdev
@@ -104,16 +104,20 @@ def _compute_all(
         ) as pool,
     ):
         task = progress.add_task("runs", total=len(missing))
-        futures = {pool.submit(_work, compute, run, options.out, commit): run for run in missing}
+        waiting, under_way = list(reversed(missing)), dict[Future[Result], R]()
         try:
-            for done, future in enumerate(as_completed(futures), 1):
-                result = future.result()
-                progress.advance(task)
-                label = f"{futures[future].name}: {shown} {result[shown]:.2f}, {result['seconds']:.0f} s"
-                progress.console.print(f"{done}/{len(missing)} {label}", highlight=False, soft_wrap=True)
+            while waiting or under_way:
+                # No more than can start at once: what the pool was given it computes, even when asked to stop.
+                while waiting and len(under_way) < options.workers:
+                    run = waiting.pop()
+                    under_way[pool.submit(_work, compute, run, options.out, commit)] = run
+                for future in wait(under_way, return_when=FIRST_COMPLETED).done:
+                    run, result = under_way.pop(future), future.result()
+                    progress.advance(task)
+                    label = f"{run.name}: {shown} {result[shown]:.2f}, {result['seconds']:.0f} s"
+                    progress.console.print(label, highlight=False, soft_wrap=True)
         except BaseException:
             progress.console.print("stopping: the runs under way are finished and stored first")
-            pool.shutdown(wait=False, cancel_futures=True)
             raise
 
 
