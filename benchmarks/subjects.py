@@ -127,7 +127,9 @@ def subject(name: str, *, slices: int = 1) -> Subject:
 def directions(loss: OnViews, z: Tensor) -> Tensor | None:
     """The (k, d) slices that `loss` will draw at its next call; None if it draws none."""
     slices = getattr(loss, "slices", None)
-    return torch.cat(list(slices.blocks(z.shape[-1], like=z, split=False))) if isinstance(slices, Slices) else None
+    if not isinstance(slices, Slices):
+        return None
+    return next(slices.chunks(z.shape[-1], like=z, split=False, size=slices.count))
 
 
 def _directions(z: Tensor, k: int) -> Tensor:

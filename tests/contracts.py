@@ -38,7 +38,7 @@ def directions(loss: Any, z: Tensor) -> Tensor:
     if not hasattr(loss, "slices"):
         return z.new_zeros(0, z.shape[-1])
     like = z.float() if z.dtype in (torch.float16, torch.bfloat16) else z
-    return torch.cat(list(loss.slices.blocks(z.shape[-1], like=like, split=False)))
+    return torch.cat(list(loss.slices.chunks(z.shape[-1], like=like, split=False, size=loss.slices.count)))
 
 
 def expected(row: Row, loss: Any, z: Tensor, n_global: int | None = None) -> dict[str, Tensor]:

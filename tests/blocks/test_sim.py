@@ -371,12 +371,14 @@ def test_weights_must_not_change_before_backward() -> None:
         value.backward()
 
 
-def test_backward_may_come_twice() -> None:
+def test_backward_may_come_twice_and_scales() -> None:
     x, y = maps(), maps(seed=1).requires_grad_()
-    value = SIM()(x, y)
-    (first,) = torch.autograd.grad(value, y, retain_graph=True)
-    (second,) = torch.autograd.grad(3 * value, y)
-    torch.testing.assert_close(3 * first, second)
+    sim = SIM()
+    value = sim(x, y)
+    leaves = [y, *sim.parameters()]
+    first = torch.autograd.grad(value, leaves, retain_graph=True)
+    second = torch.autograd.grad(3 * value, leaves)
+    torch.testing.assert_close([3 * g for g in first], list(second))
 
 
 def test_outputs_of_another_size_than_before() -> None:

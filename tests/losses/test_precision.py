@@ -39,8 +39,10 @@ def work(rank: int, world: int) -> dict[str, Any]:
             leaf = z.clone().requires_grad_()
             value = row.build()(leaf)
             wide = row.build()(z.double())
+            (inside,) = torch.autograd.grad(value, leaf, retain_graph=True)
         (grad,) = torch.autograd.grad(value, leaf)
         seen["autocast"][row.name] = deviation((value.detach(), grad), plain)
+        seen["autocast"][f"{row.name}, backward inside"] = deviation((value.detach(), inside), plain)
         seen["autocast"][f"{row.name}, float64"] = float((wide - total64(row, z)).abs() / wide.abs())
         seen["dtypes"][row.name] = (value.dtype, grad.dtype, wide.dtype)
         for half in (torch.bfloat16, torch.float16):

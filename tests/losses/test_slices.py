@@ -14,7 +14,7 @@ LIKE = torch.zeros((), dtype=torch.float64)
 
 
 def drawn(slices: Slices, d: int = 5, *, split: bool = False) -> Tensor:
-    return torch.cat(list(slices.blocks(d, like=LIKE, split=split)))
+    return torch.cat(list(slices.chunks(d, like=LIKE, split=split, size=slices.count)))
 
 
 def on_rank(monkeypatch: pytest.MonkeyPatch, rank: int, world: int) -> None:
@@ -25,7 +25,7 @@ def on_rank(monkeypatch: pytest.MonkeyPatch, rank: int, world: int) -> None:
 @pytest.mark.parametrize("count", [1, 63, 64, 65, 200])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_count_and_length(count: int, dtype: torch.dtype) -> None:
-    w = torch.cat(list(Slices(count, shared=True).blocks(7, like=LIKE.to(dtype), split=False)))
+    w = torch.cat(list(Slices(count, shared=True).chunks(7, like=LIKE.to(dtype), split=False, size=count)))
     assert w.shape == (count, 7)
     assert w.dtype == dtype
     torch.testing.assert_close(w.norm(dim=1), torch.ones(count, dtype=dtype), rtol=4 * torch.finfo(dtype).eps, atol=0)
@@ -87,7 +87,7 @@ def test_shared_slices_are_split_into_a_partition(monkeypatch: pytest.MonkeyPatc
     for rank in range(world):
         on_rank(monkeypatch, rank, world)
         assert torch.equal(drawn(Slices(count, shared=True)), whole), "unsplit, every rank has them all"
-        parts += list(Slices(count, shared=True).blocks(5, like=LIKE, split=True))
+        parts += list(Slices(count, shared=True).chunks(5, like=LIKE, split=True, size=count))
     together = torch.cat(parts)
     assert len(together) == count
     assert {tuple(w) for w in together.tolist()} == {tuple(w) for w in whole.tolist()}

@@ -12,22 +12,32 @@ and one view against itself where there is only one.  Beyond two views the loss 
 from typing import Literal, get_args
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from reglet.losses.base import OnViews, pairs
-from reglet.losses.cross_moments import cross_moments
+from reglet.losses.cross_moments import cross_moments, standardized_cross_moments
 from reglet.types import Scalar, Terms
 
 Variant = Literal["official", "visreg"]
 
 
-def barlow_terms(a: Float[Tensor, "p n d"], b: Float[Tensor, "p n d"]) -> tuple[Scalar, Scalar]:
-    """sum_i (C_ii - 1)^2 and sum_{i != j} C_ij^2 of standardised embeddings, each the mean over pairs."""
-    p, n, _ = a.shape
-    diagonal, energy = cross_moments(a, b)
-    return (diagonal / n - 1).square().sum() / p, energy / (p * n**2)
+def barlow_twins(
+    z0: Float[Tensor, "n d"], z1: Float[Tensor, "n d"], *, eps: float = 1e-5, variant: Variant = "official"
+) -> tuple[Scalar, Scalar]:
+    """sum_i (C_ii - 1)^2 and sum_{i != j} C_ij^2, unweighted."""
+    n = len(z0)
+    if variant == "official":
+        diagonal, energy = standardized_cross_moments(z0, z1, eps=eps)
+    else:
+        a, b = _unbiased(z0), _unbiased(z1)
+        diagonal, energy = cross_moments(a.unsqueeze(0), b.unsqueeze(0))
+    return (diagonal / n - 1).square().sum(), energy / n**2
+
+
+def _unbiased(z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    zc = z - z.mean(dim=0)
+    return zc / (torch.linalg.vector_norm(zc, dim=0) / (len(z) - 1) ** 0.5 + 1e-6)
 
 
 class BarlowTwinsLoss(OnViews):
@@ -54,17 +64,13 @@ class BarlowTwinsLoss(OnViews):
         self.weight, self.eps, self.variant = weight, eps, variant
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        v, n, _ = z.shape
+        v = len(z)
         if self.variant == "official":
             if v < 2:
                 raise ValueError("BarlowTwinsLoss compares views and needs at least 2, got 1")
             compared = list(pairs(v, n_global))
-            unit = torch.stack([F.batch_norm(one, None, None, training=True, eps=self.eps) for one in z.unbind()])
         else:
             compared = [(i, i + 1) for i in range(v - 1)] or [(0, 0)]
-            zc = z - z.mean(dim=1, keepdim=True)
-            unit = zc / (torch.linalg.vector_norm(zc, dim=1, keepdim=True) / (n - 1) ** 0.5 + 1e-6)
-        first, second = zip(*compared, strict=True)
-        a, b = unit.split(1) if v == 2 else (unit[list(first)], unit[list(second)])
-        on, off = barlow_terms(a, b)
+        terms = [barlow_twins(z[i], z[j], eps=self.eps, variant=self.variant) for i, j in compared]
+        on, off = (torch.stack(every).mean() for every in zip(*terms, strict=True))
         return {"invariance": on, "redundancy": self.weight * off}

@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reglet.losses.base import OnViews, pairs
+from reglet.losses.product import product
 from reglet.types import Scalar, Terms
 
 
@@ -21,7 +22,7 @@ def ntxent(z0: Float[Tensor, "n d"], z1: Float[Tensor, "n d"], *, temperature: f
     """
     n = len(z0)
     rows = F.normalize(torch.cat([z0, z1]), dim=1, eps=1e-8)
-    s = rows @ rows.T / temperature
+    s = product(rows, rows.T) / temperature
     positive = torch.cat([s.diagonal(n), s.diagonal(-n)])
     no_negative = torch.eye(n, dtype=torch.bool, device=s.device).repeat(2, 2)  # the row itself, and its positive
     gaps = (s - positive[:, None]).masked_fill(no_negative, -torch.inf)

@@ -10,11 +10,12 @@ k = m a + b with |b| <= h and m = 2h + 1; then by angle addition
     cos(k x') = cos(m a x') cos(b x') - sin(m a x') sin(b x')          (and the same for the sine)
 
 and a sum over samples of such products is an entry of the small matrix U V^T, where the rows of U are 1 and the cosines
-and sines of m x', 2m x', ..., those of V 1 and the cosines and sines of x', ..., h x'.  For 17 knots, U has 7 rows and
-V has 5: ten transcendentals per element instead of 34, and the gradient, a trigonometric polynomial in x', comes back
+and sines of m x', 2m x', ..., those of V 1 and the cosines and sines of x', ..., h x'.  For 17 knots, U has 5 rows and
+V has 7: ten transcendentals per element instead of 34, and the gradient, a trigonometric polynomial in x', comes back
 through the same two factors.
 """
 
+import math
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -23,8 +24,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reglet.losses.base import OnViews
-from reglet.losses.sliced import sliced_mean, sliced_sum
-from reglet.losses.slices import BLOCK, Slices
+from reglet.losses.sliced import sliced_mean, sliced_sum, some_at_a_time
+from reglet.losses.slices import Slices
 from reglet.types import Scalar, Terms
 
 
@@ -48,7 +49,7 @@ def _knots(count: int, t_max: float, device: torch.device, dtype: torch.dtype) -
     phi = torch.exp(-t.square() / 2)
     c = torch.full_like(t, 2 * dt)
     c[[0, -1]] = dt
-    fine = max(1, round(((count - 1) / 4) ** 0.5))
+    fine = math.ceil(((count - 1) / 4) ** 0.5 + 0.5)  # V larger than U, which the gradient passes once more
     m = 2 * fine + 1
     coarse = -(-(count - 1 - fine) // m)
     combine = torch.zeros(2 * coarse + 1, 2 * fine + 1, 2, count, dtype=torch.float64)
@@ -69,32 +70,54 @@ def _knots(count: int, t_max: float, device: torch.device, dtype: torch.dtype) -
     return Knots(dt, coarse, fine, *(x.to(device, dtype) for x in constants))
 
 
-def epps_pulley_sum(p: Float[Tensor, "k v n"], knots: Knots) -> tuple[Tensor, Float[Tensor, "k v n"]]:
-    """sum_k mean_v T(p_kv) and its gradient."""
-    k, v, n = p.shape
-    x = p.view(k * v, n) * knots.dt
-    U = _harmonics(x, knots.coarse, 2 * knots.fine + 1)
-    V = _harmonics(x, knots.fine, 1)
-    moments = torch.bmm(U, V.transpose(1, 2)).flatten(1) @ knots.combine / n
-    cos, sin = moments.chunk(2, dim=1)
-    gap = cos - knots.phi
-    value = n * ((gap.square() + sin.square()) @ knots.weight).sum() / v
+class EppsPulley:
+    """sum_k mean_v T(p_kv) and its gradient, which takes the place of p.
 
-    # dT/dx_i = 2 sum_k c_k phi_k t_k [ -gap_k sin(t_k x_i) + S_k cos(t_k x_i) ]
-    slope = torch.cat([sin, -gap], dim=1) * (2 / v * knots.weight * knots.t).repeat(2)
-    factors = (slope @ knots.combine.T).view(k * v, U.shape[1], V.shape[1])
-    return value, torch.bmm(factors, V).mul_(U).sum(dim=1).view_as(p)
+    The object keeps the memory of its harmonics, for as many chunks as it is called with.
+    """
+
+    def __init__(self, knots: Knots) -> None:
+        self.knots = knots
+        self.U = self.V = self.slope = knots.t.new_empty(0)
+
+    def __call__(self, p: Float[Tensor, "k v n"]) -> tuple[Tensor, Float[Tensor, "k v n"]]:
+        k, v, n = p.shape
+        knots, x = self.knots, p.view(k * v, n)
+        self._reserve(x)
+        _harmonics(x, self.U, knots.dt * (2 * knots.fine + 1))
+        _harmonics(x, self.V, knots.dt)
+        U, V = self.U.transpose(0, 1), self.V.transpose(0, 1)
+        moments = torch.bmm(U, V.mT).flatten(1) @ knots.combine / n
+        cos, sin = moments.chunk(2, dim=1)
+        gap = cos - knots.phi
+        value = n * ((gap.square() + sin.square()) @ knots.weight).sum() / v
+
+        # dT/dx_i = 2 sum_k c_k phi_k t_k [ -gap_k sin(t_k x_i) + S_k cos(t_k x_i) ]
+        weights = torch.cat([sin, -gap], dim=1) * (2 / v * knots.weight * knots.t).repeat(2)
+        factors = (weights @ knots.combine.T).view(k * v, len(self.U), len(self.V))
+        slope = torch.bmm(factors, V, out=self.slope).transpose(0, 1)
+        x.copy_(slope[0])
+        for row, harmonic in zip(slope[1:], self.U[1:], strict=True):
+            x.addcmul_(row, harmonic)
+        return value, p
+
+    def _reserve(self, x: Float[Tensor, "r n"]) -> None:
+        if self.U.shape[1:] == x.shape:
+            return
+        rows, n = x.shape
+        self.U = x.new_empty(2 * self.knots.coarse + 1, rows, n)
+        self.V = x.new_empty(2 * self.knots.fine + 1, rows, n)
+        self.slope = x.new_empty(rows, len(self.U), n)
+        self.U[0] = self.V[0] = 1
 
 
-def _harmonics(x: Float[Tensor, "r n"], count: int, step: int) -> Float[Tensor, "r _ n"]:
-    """Rows 1, cos(step x), sin(step x), cos(2 step x), sin(2 step x), ..."""
-    rows = x.new_empty(len(x), 2 * count + 1, x.shape[1])
-    rows[:, 0] = 1
-    for a in range(1, count + 1):
-        angle = x * (a * step)
-        torch.cos(angle, out=rows[:, 2 * a - 1])
-        torch.sin(angle, out=rows[:, 2 * a])
-    return rows
+def _harmonics(x: Float[Tensor, "r n"], rows: Float[Tensor, "m r n"], step: float) -> None:
+    """cos(step x), sin(step x), cos(2 step x), sin(2 step x), ... into the rows after the first."""
+    for a in range(1, len(rows) // 2 + 1):
+        cos, sin = rows[2 * a - 1], rows[2 * a]
+        torch.mul(x, a * step, out=cos)
+        torch.sin(cos, out=sin)
+        cos.cos_()
 
 
 def epps_pulley(
@@ -102,7 +125,7 @@ def epps_pulley(
 ) -> Scalar:
     """mean_{v,k} T(z w_k) for the given unit directions."""
     grid = _knots(knots, t_max, z.device, z.dtype)
-    return sliced_sum(z, directions.split(BLOCK), lambda p: epps_pulley_sum(p, grid)) / len(directions)
+    return sliced_sum(z, some_at_a_time(directions, z), EppsPulley(grid)) / len(directions)
 
 
 class SIGReg(OnViews):
@@ -138,4 +161,4 @@ class SIGReg(OnViews):
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
         grid = _knots(self.knots, self.t_max, z.device, z.dtype)
-        return {"sigreg": sliced_mean(z, self.slices, lambda p: epps_pulley_sum(p, grid), gathered=self.gather)}
+        return {"sigreg": sliced_mean(z, self.slices, EppsPulley(grid), gathered=self.gather)}

@@ -38,15 +38,24 @@ class Slices(nn.Module):
     def set_extra_state(self, state: Tensor) -> None:
         self.step = int(state)
 
-    def blocks(self, d: int, like: Tensor, *, split: bool) -> Iterator[Float[Tensor, "k d"]]:
-        """This step's directions, at most BLOCK at a time.  `split`: only this rank's part of shared slices."""
+    def chunks(self, d: int, like: Tensor, *, split: bool, size: int) -> Iterator[Float[Tensor, "k d"]]:
+        """This step's directions, `size` at a time, rounded up to whole blocks.  `split`: only this rank's part of shared slices.
+
+        All come in the same memory: each holds until the next is asked for.
+        """
         step, own = self.step, rank()
         generator = torch.Generator(like.device)
-        for b in range(own if split else 0, -(-self.count // BLOCK), world_size() if split else 1):
-            generator.manual_seed(_mix(self.seed, step, b, -1 if self.shared else own))
-            w = torch.randn(BLOCK, d, generator=generator, device=like.device, dtype=like.dtype)
-            w = w[: self.count - b * BLOCK]
-            yield w.div_(torch.linalg.vector_norm(w, dim=1, keepdim=True))
+        blocks = range(own if split else 0, -(-self.count // BLOCK), world_size() if split else 1)
+        together = max(1, min(len(blocks), -(-size // BLOCK)))
+        w = like.new_empty(together * BLOCK, d)
+        for first in range(0, len(blocks), together):
+            drawn = 0
+            for b in blocks[first : first + together]:
+                generator.manual_seed(_mix(self.seed, step, b, -1 if self.shared else own))
+                torch.randn(BLOCK, d, generator=generator, out=w[drawn : drawn + BLOCK])
+                drawn += min(BLOCK, self.count - b * BLOCK)
+            chunk = w[:drawn]
+            yield chunk.div_(torch.linalg.vector_norm(chunk, dim=1, keepdim=True))
 
     def advance(self) -> None:
         self.step += 1

@@ -22,6 +22,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reglet.losses.base import OnViews, pairs
+from reglet.losses.product import product
 from reglet.types import Scalar, Terms
 
 On = Literal["sq", "hinge", "neg"]
@@ -48,7 +49,7 @@ def on_diagonal(
 
 def off_diagonal(a: Float[Tensor, "n d"], b: Float[Tensor, "n d"], *, eps: float) -> Float[Tensor, "n n"]:
     """I_ij with a zero diagonal.  Most rho are small, so log1p: at d = 8192, 1 - rho^2 keeps only four digits of I."""
-    rho2 = (a @ b.T).square().clamp_max(1)
+    rho2 = product(a, b.T).square().clamp_max(1)
     return (-0.5 * torch.log1p(eps - rho2)).fill_diagonal_(0)
 
 

@@ -17,9 +17,9 @@ from torch import Tensor
 
 from reglet.losses.base import OnViews
 from reglet.losses.invariance import balanced, fraction
-from reglet.losses.sliced import OneDimensional, sliced_mean, sliced_sum
-from reglet.losses.slices import BLOCK, Slices
-from reglet.losses.wasserstein import Positions, normal_quantiles, to_quantiles
+from reglet.losses.sliced import OneDimensional, sliced_mean, sliced_sum, some_at_a_time
+from reglet.losses.slices import Slices
+from reglet.losses.wasserstein import Positions, ToQuantiles, normal_quantiles
 from reglet.types import Scalar, Terms
 
 
@@ -43,7 +43,7 @@ def visreg_shape(
 ) -> Scalar:
     """mean_{v,i,k} (sort_i(zn w_k) - q_i)^2 for the given unit directions."""
     zn = _normalized(z, eps, detach)
-    return sliced_sum(zn, directions.split(BLOCK), _to_normal(zn, positions)) / len(directions)
+    return sliced_sum(zn, some_at_a_time(directions, zn), _to_normal(zn, positions)) / len(directions)
 
 
 class VISReg(OnViews):
@@ -162,5 +162,4 @@ def _normalized(z: Float[Tensor, "v n d"], eps: float, detach: bool) -> Float[Te
 
 
 def _to_normal(z: Tensor, positions: Positions) -> OneDimensional:
-    q = normal_quantiles(z.shape[1], positions, 0.0, z.device, z.dtype)
-    return lambda p: to_quantiles(p, q)
+    return ToQuantiles(normal_quantiles(z.shape[1], positions, 0.0, z.device, z.dtype))

@@ -1,12 +1,9 @@
 """The squared 2-Wasserstein distance in one dimension, between n samples and the standard normal."""
 
-import math
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, lru_cache
+from functools import lru_cache
 from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
@@ -27,49 +24,47 @@ def normal_quantiles(
     return torch.special.ndtri(u.clamp(clamp, 1 - clamp)).to(device=device, dtype=dtype)
 
 
-def to_quantiles(p: Float[Tensor, "k v n"], q: Float[Tensor, "n"]) -> tuple[Tensor, Float[Tensor, "k v n"]]:
-    """sum_k mean_{v,i} (p_(i) - q_i)^2 and its gradient, 2 (p_i - q_rank(i)) / (v n).
+class ToQuantiles:
+    """sum_k mean_{v,i} (p_(i) - q_i)^2 and its gradient, 2 (p_i - q_rank(i)) / (v n), which takes the place of p.
 
-    Rather than sort the projections, send each quantile to the sample of its rank: one scatter serves both.
+    Rather than sort the projections, send each quantile to the sample of its rank: one scatter serves both.  The
+    object keeps the memory that it sorts in, for as many chunks as it is called with.
     """
-    scale = 1 / (p.shape[1] * p.shape[2])
-    target = torch.empty_like(p).scatter_(-1, argsort(p), q.expand_as(p))
-    gap = p.sub_(target)
-    flat = gap.view(-1)
-    return torch.dot(flat, flat) * scale, gap.mul_(2 * scale)
+
+    def __init__(self, q: Float[Tensor, "n"]) -> None:
+        self.q = q
+        self.order, self.target = _Order(len(q)), q.new_empty(0, 0, 0)
+
+    def __call__(self, p: Float[Tensor, "k v n"]) -> tuple[Tensor, Float[Tensor, "k v n"]]:
+        scale = 1 / (p.shape[1] * p.shape[2])
+        if len(self.target) < len(p):
+            self.target = torch.empty_like(p)
+        target = self.target[: len(p)].scatter_(-1, self.order(p), self.q.expand_as(p))
+        gap = p.sub_(target)
+        flat = gap.view(-1)
+        return torch.dot(flat, flat) * scale, gap.mul_(2 * scale)
 
 
-def argsort(p: Float[Tensor, "... n"]) -> Int[Tensor, "... n"]:
-    """Along the last axis, in any order among equals.
+class _Order:
+    """argsort along the last axis, in any order among equals.
 
     On the CPU a vectorised sort of values is far faster than one of indices, and a float32 fits into a float64 with 29
-    bits to spare: enough to carry its index along.  Infinities would turn into NaN that way, so they go the slow way.
+    bits to spare: enough to carry its index along.  (An infinity turns into NaN that way, and NaN loses its index: the
+    order is then wrong, but no loss of such values is finite.)  The sort stays on one thread: at a thousand samples it
+    takes half as long as one product, and torch's idle threads spin on the other cores.
     """
-    if p.device.type != "cpu":
-        return p.argsort(dim=-1)
-    n = p.shape[-1]
-    rows = p.reshape(-1, n)
-    if p.dtype != torch.float32 or n > 1 << 29 or not math.isfinite(rows.sum().item()):
-        return torch.from_numpy(np.argsort(rows.numpy(), axis=-1)).view(p.shape)
-    keys = rows.double()
-    tagged = keys.view(torch.int64).bitwise_or_(torch.arange(n))
-    _sort_rows(keys.numpy())
-    return tagged.bitwise_and_((1 << 29) - 1).view(p.shape)
 
+    def __init__(self, n: int) -> None:
+        self.keys, self.indices = torch.empty(0, 0, n, dtype=torch.float64), torch.arange(n)
 
-def _sort_rows(rows: npt.NDArray[np.float64]) -> None:
-    """In place, on torch's number of threads: numpy's sort releases the interpreter lock."""
-    threads = torch.get_num_threads()
-    if threads == 1 or rows.size < 1 << 14:
-        rows.sort(axis=-1)
-    else:
-        own, *others = np.array_split(rows, threads)
-        waiting = [_pool(threads - 1).submit(part.sort, axis=-1) for part in others]
-        own.sort(axis=-1)
-        for part in waiting:
-            part.result()
-
-
-@cache
-def _pool(threads: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(threads, thread_name_prefix="reglet-sort")
+    def __call__(self, p: Float[Tensor, "k v n"]) -> Int[Tensor, "k v n"]:
+        if p.device.type != "cpu":
+            return p.argsort(dim=-1)
+        if p.dtype != torch.float32 or p.shape[-1] > 1 << 29:
+            return torch.from_numpy(np.argsort(p.numpy(), axis=-1))
+        if len(self.keys) < len(p):
+            self.keys = torch.empty(p.shape, dtype=torch.float64)
+        keys = self.keys[: len(p)].copy_(p)
+        tagged = keys.view(torch.int64).bitwise_or_(self.indices)
+        keys.numpy().sort(axis=-1)
+        return tagged.bitwise_and_((1 << 29) - 1)
