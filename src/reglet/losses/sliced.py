@@ -31,9 +31,7 @@ def sliced_sum(z: Float[Tensor, "v n d"], chunks: Iterable[Float[Tensor, "_ d"]]
         rows = z.reshape(v * n, d)
         value = torch.zeros((), dtype=torch.float64, device=z.device)
         grad = torch.zeros_like(rows)
-        memory = rows.new_empty(
-            0, v * n
-        )  # for projections, the same for all chunks: fresh pages cost as much as the sort
+        memory = rows.new_empty(0, v * n)  # the same for all chunks: fresh pages cost as much as a sort
         for w in chunks:
             if len(memory) < len(w):
                 memory = rows.new_empty(len(w), v * n)

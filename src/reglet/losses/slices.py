@@ -39,9 +39,10 @@ class Slices(nn.Module):
         self.step = int(state)
 
     def chunks(self, d: int, like: Tensor, *, split: bool, size: int) -> Iterator[Float[Tensor, "k d"]]:
-        """This step's directions, `size` at a time, rounded up to whole blocks.  `split`: only this rank's part of shared slices.
+        """This step's directions, `size` at a time, rounded up to whole blocks.
 
         All come in the same memory: each holds until the next is asked for.
+        split: only this rank's part of shared slices.
         """
         step, own = self.step, rank()
         generator = torch.Generator(like.device)
