@@ -85,8 +85,10 @@ def load_weights(backbone: nn.Module, path: Path) -> None:
         raise ExportError(f"there is no encoder at {file}")
     weights = load_file(file)
     if any(key.startswith("method.") for key in weights):  # a checkpoint: what it calls the backbone's own
-        start = "ema.module.backbone." if any(key.startswith("ema.") for key in weights) else "method.backbone."
-        start += "model." if isinstance(backbone, Timm | Adapter) else ""
+        start = "ema.module." if any(key.startswith("ema.") for key in weights) else "method."
+        while any(key.startswith(start + "method.") for key in weights):  # a wrapper, such as Regularized
+            start += "method."
+        start += "backbone.model." if isinstance(backbone, Timm | Adapter) else "backbone."
         weights = {key.removeprefix(start): value for key, value in weights.items() if key.startswith(start)}
     try:
         bare(backbone).load_state_dict(weights)

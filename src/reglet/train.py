@@ -34,6 +34,7 @@ from reglet.engine.state import State
 from reglet.export import export, load_weights
 from reglet.method import Method
 from reglet.methods import Supervised
+from reglet.methods.regularized import innermost
 
 Json = dict[str, Any]
 
@@ -112,8 +113,9 @@ def run(config: Config, *, shown: bool = True) -> Result:
     knn = OnlineKNN(parts.images, parts.preprocess, test=held) if labelled else None
     result = fit(parts.method, parts.images, parts.policy, config, knn=knn, about=about, shown=shown)
     scores: dict[str, float] = {}
-    if isinstance(result.encoder, Supervised) and held is not None:
-        scores["accuracy"] = accuracy(result.encoder, held, parts.preprocess)
+    classifier = innermost(result.encoder)
+    if isinstance(classifier, Supervised) and held is not None:
+        scores["accuracy"] = accuracy(classifier, held, parts.preprocess)
     if result.finished and rank() == 0:
         export_run(result.out, metrics=scores)
     return replace(result, metrics=result.metrics | scores)

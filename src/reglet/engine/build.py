@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from reglet import backbones, losses, methods, views
 from reglet.backbones.protocol import dim_of
+from reglet.blocks import SIM
 from reglet.data import Images, Part, load_pair
 from reglet.data.splits import leave_one_out, long_tail, some_labels
 from reglet.engine.config import Config, unknown
@@ -62,6 +63,13 @@ def build_parts(config: Config) -> Parts:
     if config.init_from:
         load_weights(backbone, Path(config.init_from))
     method = _supervised(config, backbone, images) if config.command == "train" else _method(config, backbone)
+    if config.sim:
+        loss = _call(SIM, config, "sim")
+        example = torch.zeros(2, in_channels, size, size)
+        where = f"backbone.{config.sim}"
+        method = methods.Regularized(method, where, loss, weight=config.sim_weight, example=example)
+    elif config.of("sim"):
+        raise ValueError("sim.* are arguments of rhoSIM, which sim= attaches: say to which blocks, such as sim=layer*.*")
     return Parts(method, images, test, _policy(config, backbone, size), size, in_channels, preprocessing(size))
 
 
