@@ -11,7 +11,6 @@ import gc
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
+from reglet.cli.compare import compare
 from reglet.cli.embed import embed
 from reglet.cli.export import export
 from reglet.cli.list import names
@@ -18,6 +19,7 @@ EXPECTED = (ValueError, LookupError, TypeError, ImportError, OSError, RunError, 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "pretrain": pretrain,
     "train": train,
+    "compare": compare,
     "embed": embed,
     "export": export,
     "list": names,
@@ -27,6 +29,7 @@ reglet: from a folder of images to an encoder
 
   reglet pretrain data=photos/ model=vit_tiny method=visreg out=runs/a
   reglet train    data=photos/ model=resnet18 out=runs/b       with labels: photos/CLASS/*.jpg
+  reglet compare  base=method=vicreg candidate=method=visreg   does it help, by how much, at what cost
   reglet embed    run=runs/a data=photos/ out=features.npz     features of every image
   reglet export   run=runs/a out=encoder/                      weights and card, as pretrain leaves them in runs/a
   reglet list     [data | models | methods | losses | views]   every name there is

@@ -86,14 +86,14 @@ def _config(command: str, words: list[str]) -> Config:
     if files:
         if given.get("resume"):
             raise ValueError("a config.json repeats a run from its start; to continue one give out=... resume=true")
-        stored = _stored(Path(files[0]))
+        stored = stored_values(Path(files[0]))
         given.setdefault("out", _free(Path(stored["out"])))
         stored["resume"] = False
     elif given.get("resume"):
         out = Path(given.get("out", Config.out))
         if not (out / CONFIG).exists():
             raise RunError(f"there is no run to resume in {out}: {CONFIG} is missing")
-        stored = _stored(out / CONFIG)
+        stored = stored_values(out / CONFIG)
         if given.get("init_from"):
             raise ValueError("resume continues the run in `out`, init_from starts a new one from weights: give one")
         stored["init_from"] = ""  # its weights are in the checkpoint
@@ -103,7 +103,7 @@ def _config(command: str, words: list[str]) -> Config:
     return from_flat(values)
 
 
-def _stored(path: Path) -> Json:
+def stored_values(path: Path) -> Json:
     values = {key: value for key, value in read_config(path).items() if key not in DERIVED}
     if values.get("command") not in ("pretrain", "train"):
         raise ValueError(f"{path} is of a run that was made in Python, not by names")

@@ -1,0 +1,150 @@
+"""Does it help?  Two configurations over the same seeds, data order and budget; differences with intervals, and costs.
+
+Every seed trains both arms.  What is random in a run is a function of its seed and step alone (see `reglet.train`), so
+a pair sees the same images in the same order and, where the arms share them, the same views and first weights.
+Finished runs in `out` are kept: a comparison that was interrupted goes on, and more seeds can be added later.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from reglet.cost import Cost, Ratio, compare_costs
+from reglet.diagnostics.paired import Paired, paired
+from reglet.diagnostics.rankme import rankme
+from reglet.diagnostics.robustness import robustness
+from reglet.engine.build import Parts, build_parts
+from reglet.engine.config import Config
+from reglet.engine.embed import features
+from reglet.engine.folder import CONFIG, RunError, differences, read_config, write_json
+from reglet.export import ENCODER, load_encoder
+from reglet.probes import knn_probe, knn_votes, linear_probe
+from reglet.train import run
+
+Json = dict[str, Any]
+REPORT = "compare.json"
+ROBUST_IMAGES, SEVERITIES = 500, (3,)
+NAMES = {
+    "accuracy": "accuracy",
+    "linear": "linear probe",
+    "knn": "kNN",
+    "corrupted": "accuracy, corrupted",
+    "rank": "RankMe",
+}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """scores: metric -> what the paired seeds say.  main: the metric of the sentence."""
+
+    scores: dict[str, Paired]
+    costs: tuple[Cost, Cost]
+    ratio: Ratio
+    main: str
+    sentence: str
+
+
+def compare(
+    base: Config,
+    candidate: Config,
+    out: Path,
+    *,
+    seeds: int = 5,
+    robust: bool = True,
+    says: Callable[[str], None] = print,
+) -> Comparison:
+    """Train and score both arms on seeds 0, 1, ...; compare.json in `out` has every number."""
+    if seeds < 1:
+        raise ValueError(f"seeds must be at least 1, got {seeds}")
+    _require_same_budget(base, candidate)
+    found: dict[str, list[dict[str, float]]] = {"base": [], "candidate": []}
+    for seed in range(seeds):
+        for arm, config in (("base", base), ("candidate", candidate)):
+            folder = out / arm / f"seed-{seed}"
+            scores = _run_and_score(replace(config, seed=seed, out=str(folder)), robust)
+            found[arm].append(scores)
+            says(f"seed {seed}, {arm}: " + ", ".join(f"{NAMES[k]} {v:.4g}" for k, v in scores.items()))
+    pairs = {
+        key: paired([s[key] for s in found["base"]], [s[key] for s in found["candidate"]]) for key in found["base"][0]
+    }
+    a, b, ratio = compare_costs(base, candidate)
+    main = "accuracy" if "accuracy" in pairs else "linear" if "linear" in pairs else "rank"
+    result = Comparison(pairs, (a, b), ratio, main, sentence(pairs[main], NAMES[main]))
+    write_json(out / REPORT, {"base": base.flat(), "candidate": candidate.flat(), "runs": found, **asdict(result)})
+    return result
+
+
+def sentence(pair: Paired, name: str) -> str:
+    """One that a person can act on."""
+    interval = f"{100 * pair.difference:+.2f} points ({100 * pair.low:+.2f} to {100 * pair.high:+.2f})"
+    if name == NAMES["rank"]:
+        interval = f"{pair.difference:+.2f} ({pair.low:+.2f} to {pair.high:+.2f})"
+    seen = f"{name} {interval} over {pair.seeds} seeds"
+    if pair.verdict == "cannot be told":
+        if pair.difference == 0 and pair.low == pair.high:
+            return f"It cannot be told: both arms score the same on every seed ({seen})."
+        if pair.seeds_needed is None or pair.seeds_needed <= pair.seeds:
+            more = "a difference this small beside its spread would take more than 1,000 seeds"
+            if pair.seeds_needed is not None:
+                more = f"give a few more seeds than {pair.seeds}"
+        else:
+            more = f"about {pair.seeds_needed} seeds would tell a difference of this size"
+        return f"It cannot be told at {pair.seeds} seeds: {seen}; {more}."
+    return f"It {pair.verdict}: {seen}."
+
+
+def _require_same_budget(base: Config, candidate: Config) -> None:
+    """Data and length of training are the ground that both stand on."""
+    fixed = ("command", "data", "epochs", "batch", "labels", "long_tail", "leave_out")
+    if wrong := [key for key in fixed if getattr(base, key) != getattr(candidate, key)]:
+        says = ", ".join(f"{key} {getattr(base, key)!r} and {getattr(candidate, key)!r}" for key in wrong)
+        raise ValueError(f"both arms need the same data and budget, got {says}")
+
+
+def _run_and_score(config: Config, robust: bool) -> dict[str, float]:
+    out = Path(config.out)
+    parts = build_parts(config)
+    if not (out / ENCODER).exists():
+        result = run(replace(config, resume=(out / CONFIG).exists()))
+        if not result.finished:
+            raise RunError(f"stopped after step {result.steps} of {out}; the same command goes on from there")
+    else:
+        _require_unchanged(out, config)
+    return score(out, parts, robust=robust)
+
+
+def _require_unchanged(out: Path, config: Config) -> None:
+    stored = {key: value for key, value in read_config(out / CONFIG).items() if key in config.flat()}
+    if changed := differences(stored, config.flat()):
+        raise RunError(f"{out} has a finished run of another configuration: {'; '.join(changed)}. Give another out=")
+
+
+@torch.no_grad()
+def score(folder: Path, parts: Parts, *, robust: bool = True) -> dict[str, float]:
+    """Of the encoder in `folder`, on the data of `parts`: what a probe reads from it, corrupted too, and its rank."""
+    encoder, preprocess, card = load_encoder(folder)
+    test = parts.images if parts.test is None else parts.test
+    x = features(encoder, test, preprocess)
+    scores = {"rank": rankme(x)}
+    if parts.images.labels is None or test.labels is None or parts.test is None:
+        return scores
+    known, y = features(encoder, parts.images, preprocess), parts.images.labels
+    if "accuracy" in card["metrics"]:
+        scores["accuracy"] = float(card["metrics"]["accuracy"])
+    scores["linear"] = linear_probe(known, y, x, test.labels).accuracy
+    k = min(20, len(known))
+    scores["knn"] = knn_probe(known, y, x, test.labels, k=k)
+    if robust:
+        few = torch.arange(len(test))[:ROBUST_IMAGES]
+
+        def predict(images: Tensor) -> Tensor:
+            pixels = (images * 255).round().to(torch.uint8)
+            return knn_votes(known, y, encoder(preprocess(pixels)).float(), k=k)
+
+        seen = robustness(predict, test.batch(few), test.labels[few], severities=SEVERITIES)
+        scores["corrupted"] = seen.mean
+    return {key: scores[key] for key in NAMES if key in scores}
