@@ -3,12 +3,15 @@
 losses   on the embeddings of views: VISReg, SIGReg, SWD, VICReg, Barlow Twins, NT-Xent, SMI
 blocks   on a block's input and output: SIM
 attach   read, regularize or rewrite the blocks of any network by name
+latent   on latents and labels: Mixup, CutMix
 """
 
 from reglet.attach import alter as alter
 from reglet.attach import attach as attach
 from reglet.attach import watch as watch
 from reglet.blocks import SIM as SIM
+from reglet.latent import CutMix as CutMix
+from reglet.latent import Mixup as Mixup
 from reglet.losses import SWD as SWD
 from reglet.losses import BarlowTwinsLoss as BarlowTwinsLoss
 from reglet.losses import LeJEPALoss as LeJEPALoss
