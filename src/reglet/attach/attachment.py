@@ -165,6 +165,15 @@ class Attachment:
         for tap in self._taps:
             tap.clear()
 
+    def moved(self, model: nn.Module) -> "Attachment":
+        """The same on the blocks of these names in `model`, with the same heads.  Leaves this one removed."""
+        self.remove()
+        blocks = {tap.name: model.get_submodule(tap.name) for tap in self._taps}
+        new = Attachment(model, blocks, self._loss, name=self.name, allow_unused=self._allow_unused)
+        for tap, before in zip(new._taps, self._taps, strict=True):
+            tap.head, tap.skipped = before.head, before.skipped
+        return new
+
     def _count(self, model: nn.Module, _args: object) -> None:
         self._forwards += model.training and torch.is_grad_enabled()
         if self._forwards > MOST_FORWARDS:

@@ -77,11 +77,7 @@ class Regularized(Method):
     def __setstate__(self, state: dict[str, Any]) -> None:
         # Hooks do not survive deepcopy and pickle, on purpose; what they fed does, and gets new ones here.
         super().__setstate__(state)
-        old = self._attachment
-        old.remove()
-        self._attachment = attach(innermost(self.method), [tap.name for tap in old._taps], self.loss, name=self.name)
-        for tap, before in zip(self._attachment._taps, old._taps, strict=True):
-            tap.head, tap.skipped = before.head, before.skipped
+        self._attachment = self._attachment.moved(innermost(self.method))
 
 
 def innermost(method: Method) -> Method:
