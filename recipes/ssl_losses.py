@@ -30,7 +30,8 @@ Found     SMI above Barlow Twins, as printed for CIFAR-10 and by more (+0.74 the
           Mind: 624 steps of a small net; the intervals are of seeds and do not contain the choice of 2,000 test
           images, which all share; the trials, one seed each on 2,000 images, differ by about a point of chance; SMI's
           rate is the largest and Barlow Twins' weight the outermost of its grid (0.5 points above the authors' in the
-          trials), so both might gain from a wider one.
+          trials), so both might gain from a wider one; the two outermost weights of every grid were added after its
+          nine inner trials had been seen.
 """
 
 import argparse
