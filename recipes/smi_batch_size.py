@@ -135,7 +135,7 @@ def markdown(rows: Sequence[Result], trials: Sequence[Result]) -> str:
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    parser = arms.arguments("smi_batch_size", "SMI and Barlow Twins over batch sizes", seeds=5)
+    parser = arms.arguments("smi_batch_size", "SMI and Barlow Twins over batch sizes", seeds=3)
     parser.add_argument("--epochs", type=int, default=6, help="of all training images")
     parser.add_argument("--trial-epochs", type=int, default=4, help="of the four fifths that trials are trained on")
     parser.add_argument("--batches", type=int, nargs="+", default=[32, 64, 128, 256])

@@ -164,8 +164,8 @@ def markdown(rows: Sequence[Result], trials: Sequence[Result], chosen: Result) -
 
 def main(words: Sequence[str] | None = None) -> int:
     parser = arms.arguments("visreg_ablation", "VISReg's parts on a long tail of CIFAR-10", seeds=3)
-    parser.add_argument("--epochs", type=int, default=32, help="of the long-tailed images")
-    parser.add_argument("--trial-epochs", type=int, default=16)
+    parser.add_argument("--epochs", type=int, default=20, help="of the long-tailed images")
+    parser.add_argument("--trial-epochs", type=int, default=10)
     parser.add_argument("--batch", type=int, default=128)
     return arms.main(recipe, parser.parse_args(words))
 
