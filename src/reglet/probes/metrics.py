@@ -1,0 +1,145 @@
+"""How good a prediction is: scores (n, classes), the larger the likelier, or class numbers (n,), against labels."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+
+def accuracy(scores: Float[Tensor, "n classes"], labels: Int[Tensor, " n"]) -> float:
+    return float((scores.argmax(1) == labels).double().mean())
+
+
+def top_k_accuracy(scores: Float[Tensor, "n classes"], labels: Int[Tensor, " n"], *, k: int = 5) -> float:
+    """How often the label is among the k largest scores.  A label beyond the classes was never seen: it is missed.
+
+    >>> top_k_accuracy(torch.tensor([[0.5, 0.3, 0.2], [0.6, 0.3, 0.1]]), torch.tensor([1, 2]), k=2)
+    0.5
+    """
+    if not 1 <= k <= scores.shape[1]:
+        raise ValueError(f"k is between 1 and the {scores.shape[1]} classes, got {k}")
+    return float((scores.topk(k, dim=1).indices == labels[:, None]).any(1).double().mean())
+
+
+def confusion(
+    predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"], *, classes: int
+) -> Int[Tensor, "classes classes"]:
+    """How often label i was taken for j, at [i, j]."""
+    for what, values in (("predictions", predicted), ("labels", labels)):
+        if len(values) and (int(values.min()) < 0 or int(values.max()) >= classes):
+            raise ValueError(f"{what} are from 0 to {classes - 1}, got {int(values.min())} to {int(values.max())}")
+    return (labels.long() * classes + predicted).bincount(minlength=classes**2).view(classes, classes)
+
+
+def macro_f1(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
+    """Mean over classes of 2 precision recall / (precision + recall) = 2 right / (predicted + actual).
+
+    Over the classes that occur among labels or predictions, as in scikit-learn.
+    """
+    table = _confusion(predicted, labels)
+    both = table.sum(0) + table.sum(1)
+    return float((2 * table.diagonal() / both)[both > 0].mean())
+
+
+def balanced_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
+    """Mean over the classes that occur of the share of their samples that are right."""
+    table = _confusion(predicted, labels)
+    actual = table.sum(1)
+    return float((table.diagonal() / actual)[actual > 0].mean())
+
+
+def auroc(scores: Float[Tensor, "n classes"], labels: Int[Tensor, " n"]) -> float:
+    """Mean over classes of the area under the curve of one against the rest.
+
+    Classes of which all samples or none are, are left out; of two classes both have the same area.
+    """
+    return multilabel_auroc(scores, labels[:, None] == torch.arange(scores.shape[1], device=labels.device))
+
+
+def multilabel_auroc(scores: Float[Tensor, "n classes"], truth: Bool[Tensor, "n classes"]) -> float:
+    """Mean over classes of P(score of a positive > score of a negative), ties counting half (ChestX-ray14's AUROC).
+
+    Classes with a single value are left out; NaN if that leaves none.
+    """
+    columns = scores.double().T.contiguous()
+    ordered = columns.sort(dim=1).values
+    below, up_to = (torch.searchsorted(ordered, columns, right=right) for right in (False, True))
+    rank = (below + up_to + 1).double() / 2  # places from 1; equal scores share the mean of theirs
+    positive = truth.T.double()
+    p, n = positive.sum(1), (1 - positive).sum(1)
+    area = ((rank * positive).sum(1) - p * (p + 1) / 2) / (p * n)
+    return float(area[(p > 0) & (n > 0)].mean())
+
+
+def exact_match(
+    scores: Float[Tensor, "n classes"], truth: Bool[Tensor, "n classes"], *, threshold: float = 0.5
+) -> float:
+    """How often all classes of a sample are right, those above `threshold` being predicted."""
+    return float(((scores > threshold) == truth).all(1).double().mean())
+
+
+def expected_calibration_error(
+    probabilities: Float[Tensor, "n classes"], labels: Int[Tensor, " n"], *, bins: int = 15
+) -> float:
+    """sum over bins of |B|/n |accuracy(B) - confidence(B)|,  bins of equal width of the largest probability.
+
+    Guo et al., ICML 2017, arXiv:1706.04599, equation 3.
+    """
+    if bool((probabilities < 0).any()) or not bool((probabilities.sum(1) - 1).abs().max() < 1e-3):
+        raise ValueError("expected probabilities: not negative, and each row's sum 1; take the softmax of logits first")
+    confidence, predicted = probabilities.double().max(1)
+    where = (confidence * bins).ceil().long().clamp(1, bins) - 1  # ((b - 1) / bins, b / bins], as in the paper
+    gap = (predicted == labels).double() - confidence
+    return float(gap.new_zeros(bins).index_add_(0, where, gap).abs().sum() / len(labels))
+
+
+class ByFrequency(NamedTuple):
+    """Accuracy on classes of many, medium and few training samples; NaN where there are none."""
+
+    many: float
+    medium: float
+    few: float
+
+
+def many_medium_few(
+    predicted: Int[Tensor, " n"],
+    labels: Int[Tensor, " n"],
+    counts: Int[Tensor, " classes"],
+    *,
+    many: int = 100,
+    few: int = 20,
+) -> ByFrequency:
+    """Accuracy on the test samples of classes with more than `many` training samples, fewer than `few`, and between.
+
+    counts: training samples of each class.  The thresholds are those of Liu et al., CVPR 2019 (ImageNet-LT).
+    """
+    if int(labels.max()) >= len(counts):
+        raise ValueError(f"counts are of {len(counts)} classes, labels reach {int(labels.max())}")
+    right, count = (predicted == labels).double(), counts[labels.long()]
+    groups = (count > many, (count >= few) & (count <= many), count < few)
+    return ByFrequency(*(float(right[group].mean()) for group in groups))
+
+
+def mean_iou(table: Int[Tensor, "classes classes"]) -> float:
+    """Mean over the classes that occur of intersection / union, from how often label i was taken for j."""
+    actual = table.sum(1)
+    union = actual + table.sum(0) - table.diagonal()
+    return float((table.diagonal() / union)[actual > 0].mean())
+
+
+def wilson_interval(share: float, n: int, *, z: float = 1.96) -> tuple[float, float]:
+    """Wilson's interval for a share of n independent samples, 95 % unless another z is given.
+
+        (p + z^2/2n -+ z sqrt(p (1 - p)/n + z^2/4n^2)) / (1 + z^2/n)
+
+    It is the error of testing on n samples alone: another training run varies besides.
+    """
+    middle, scale = share + z**2 / (2 * n), 1 + z**2 / n
+    half = z * (share * (1 - share) / n + z**2 / (4 * n**2)) ** 0.5
+    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+
+
+def _confusion(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> Float[Tensor, "classes classes"]:
+    classes = int(torch.maximum(predicted.max(), labels.max())) + 1
+    return confusion(predicted, labels, classes=classes).double()
