@@ -2,17 +2,10 @@ import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
-from torch import Tensor
+from tests.probes.blobs import blobs
 
 from reglet.probes import linear_probe, logistic_regression
-from reglet.probes.linear import _split
-
-
-def blobs(n: int, d: int, *, classes: int = 4, spread: float = 1.5, seed: int = 0) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    centres = torch.randn(classes, d, generator=torch.Generator().manual_seed(99))
-    labels = torch.arange(n) % classes
-    return centres[labels] + spread * torch.randn(n, d, generator=generator), labels
+from reglet.probes.holdout import split
 
 
 @pytest.mark.parametrize("strength", [1e-3, 1e-1, 10.0])
@@ -56,10 +49,10 @@ def test_equal_scores_go_to_the_stronger_penalty() -> None:
 
 def test_the_held_out_part_has_its_share_of_every_class() -> None:
     labels = torch.tensor([0] * 50 + [1] * 30 + [2] * 10)
-    fit, held = _split(labels, 0.2, seed=0)
+    fit, held = split(labels, holdout=0.2, seed=0)
     assert sorted([*fit.tolist(), *held.tolist()]) == list(range(90))
     assert labels[held].bincount().tolist() == [10, 6, 2]
-    assert not torch.equal(held, _split(labels, 0.2, seed=1)[1])
+    assert not torch.equal(held, split(labels, holdout=0.2, seed=1)[1])
 
 
 def test_constant_features_and_no_grad_are_fine() -> None:
@@ -80,7 +73,7 @@ def test_leaves_the_global_generator_alone() -> None:
 
 def test_bad_input_says_so() -> None:
     x, y = blobs(40, 3)
-    with pytest.raises(ValueError, match="strengths must be positive"):
+    with pytest.raises(ValueError, match="expected positive numbers to choose from"):
         linear_probe(x, y, x, y, strengths=[0.0])
     with pytest.raises(ValueError, match="between 0 and 1, got 2"):
         linear_probe(x, y, x, y, holdout=2.0)

@@ -15,3 +15,12 @@ def check_features(train: Tensor, labels: Tensor, test: Tensor) -> None:
             raise ValueError(f"{int((~torch.isfinite(x)).sum())} of {x.numel()} {name} features are not finite")
     if int(labels.min()) < 0:
         raise ValueError(f"labels are class numbers from 0, got {int(labels.min())}")
+
+
+def check_classes(labels: Tensor) -> None:
+    """What a probe that is fitted asks besides: something to tell apart, and samples of it."""
+    present, classes = len(labels.unique()), int(labels.max()) + 1
+    if present < 2:
+        raise ValueError(f"all {len(labels)} training labels are {int(labels[0])}: there is one class only")
+    if len(labels) < classes:
+        raise ValueError(f"{len(labels)} training features are fewer than the {classes} classes that labels count")
