@@ -1,0 +1,62 @@
+"""What frozen features are worth where few labels are known: so many of each class, drawn several times."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float, Int, Int64
+from torch import Tensor
+
+from reglet.probes.check import check_classes, check_features
+from reglet.probes.linear import linear_probe
+
+Score = Callable[[Tensor, Tensor, Tensor, Tensor], float]
+
+
+class FewLabelScore(NamedTuple):
+    mean: float
+    std: float  # over draws, unbiased; 0 for a single one
+    scores: list[float]  # accuracy of each draw
+
+
+def few_label_probe(
+    train: Float[Tensor, "m d"],
+    train_labels: Int[Tensor, " m"],
+    test: Float[Tensor, "n d"],
+    test_labels: Int[Tensor, " n"],
+    *,
+    per_class: int = 10,
+    draws: int = 5,
+    probe: Score | None = None,
+    seed: int = 0,
+) -> FewLabelScore:
+    """Accuracy of `probe` on the test features, trained on `per_class` features of each class.
+
+    probe: of (training features, labels, test features, labels); by default an exact linear probe of strength 0.1,
+        because too few labels are left to choose one on.
+    """
+    check_features(train, train_labels, test)
+    check_classes(train_labels)
+    score = _linear if probe is None else probe
+    if draws < 1:
+        raise ValueError(f"draws must be at least 1, got {draws}")
+    scores = []
+    for draw in range(draws):
+        index = some_of_each(train_labels, per_class, seed=seed + draw)
+        scores.append(score(train[index], train_labels[index], test, test_labels))
+    values = torch.tensor(scores, dtype=torch.float64)
+    return FewLabelScore(float(values.mean()), float(values.std()) if draws > 1 else 0.0, scores)
+
+
+def some_of_each(labels: Int[Tensor, " m"], per_class: int, *, seed: int) -> Int64[Tensor, "_"]:
+    """Indices of `per_class` samples of every class."""
+    counts = labels.bincount()
+    rarest = int(counts[counts > 0].min())
+    if not 1 <= per_class <= rarest:
+        raise ValueError(f"between 1 and {rarest} labels of each class can be drawn, got {per_class}")
+    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed)).to(labels.device)
+    return torch.cat([shuffled[labels[shuffled] == c][:per_class] for c in labels.unique()])
+
+
+def _linear(train: Tensor, train_labels: Tensor, test: Tensor, test_labels: Tensor) -> float:
+    return linear_probe(train, train_labels, test, test_labels, strengths=[0.1]).accuracy

@@ -1,0 +1,70 @@
+"""Ridge regression to one-hot labels: a linear probe in closed form, all strengths from one decomposition.
+
+    min over W, b of   1/m sum_i |W x_i + b - onehot(y_i)|^2 + strength |W|^2
+
+on standardised features; the largest output is the class.  scikit-learn's RidgeClassifier(alpha=m * strength) predicts
+the same: it regresses to -1 and 1, which moves and scales all outputs alike.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int, Int64
+from torch import Tensor
+
+from reglet.probes.check import check_classes, check_features
+from reglet.probes.holdout import choose
+from reglet.probes.metrics import accuracy
+from reglet.probes.standard import Standard
+
+STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
+
+
+class RidgeScore(NamedTuple):
+    accuracy: float  # on the test features
+    strength: float  # the one chosen
+    validation: dict[float, float]  # strength -> accuracy on the validation split
+    outputs: Float[Tensor, "n classes"]  # of the test features
+
+
+def ridge_probe(
+    train: Float[Tensor, "m d"],
+    train_labels: Int[Tensor, " m"],
+    test: Float[Tensor, "n d"],
+    test_labels: Int[Tensor, " n"],
+    *,
+    strengths: Sequence[float] = STRENGTHS,
+    holdout: float = 0.2,
+    seed: int = 0,
+) -> RidgeScore:
+    """Choose the strength on `holdout` of the training features, fit again on all of them, score on the test features.
+
+    Of equal validation scores the stronger penalty wins.  A single strength needs no validation, and gets none.
+    """
+    check_features(train, train_labels, test)
+    check_classes(train_labels)
+
+    def validated(fit: Int64[Tensor, "_"], held: Int64[Tensor, "_"], strengths: Sequence[float]) -> list[float]:
+        predict = _fitter(train[fit], train_labels[fit])
+        return [accuracy(predict(train[held], strength), train_labels[held]) for strength in strengths]
+
+    strongest_first = sorted(strengths, reverse=True)
+    strength, validation = choose(strongest_first, train_labels, validated, holdout=holdout, seed=seed)
+    outputs = _fitter(train, train_labels)(test, strength)
+    return RidgeScore(accuracy(outputs, test_labels), strength, validation, outputs)
+
+
+def _fitter(x: Float[Tensor, "m d"], labels: Int[Tensor, " m"]) -> Callable[[Tensor, float], Tensor]:
+    """A function of features and strength:  W = U (variance + strength)^-1 U^T X^T Y / m,  b = mean(Y)."""
+    standard = Standard(x)
+    x, y = standard(x), F.one_hot(labels.long()).double()
+    mean = y.mean(0)
+    variance, axes = torch.linalg.eigh(x.T @ x / len(x))
+    y_axes = axes.T @ (x.T @ (y - mean)) / len(x)
+
+    def predict(new: Float[Tensor, "n d"], strength: float) -> Float[Tensor, "n classes"]:
+        return standard(new) @ axes @ (y_axes / (variance.clamp_min(0) + strength)[:, None]) + mean
+
+    return predict
