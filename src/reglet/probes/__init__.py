@@ -1,7 +1,21 @@
 """Features in, scores out; no trainer."""
 
+from reglet.probes.few_label import FewLabelScore as FewLabelScore
+from reglet.probes.few_label import few_label_probe as few_label_probe
+from reglet.probes.finetune import FineTuneScore as FineTuneScore
+from reglet.probes.finetune import fine_tune as fine_tune
 from reglet.probes.knn import knn_probe as knn_probe
 from reglet.probes.knn import knn_votes as knn_votes
+from reglet.probes.last_blocks import last_blocks as last_blocks
+from reglet.probes.layer_decay import layer_groups as layer_groups
 from reglet.probes.linear import LinearScore as LinearScore
 from reglet.probes.linear import linear_probe as linear_probe
 from reglet.probes.linear import logistic_regression as logistic_regression
+from reglet.probes.linear_sgd import LinearSGDScore as LinearSGDScore
+from reglet.probes.linear_sgd import linear_sgd_probe as linear_sgd_probe
+from reglet.probes.mlp import MLPScore as MLPScore
+from reglet.probes.mlp import mlp_probe as mlp_probe
+from reglet.probes.ridge import RidgeScore as RidgeScore
+from reglet.probes.ridge import ridge_probe as ridge_probe
+from reglet.probes.segmentation import SegmentationScore as SegmentationScore
+from reglet.probes.segmentation import segmentation_probe as segmentation_probe

@@ -1,0 +1,60 @@
+"""Learning rates that fall from a network's last block to its first (BEiT, arXiv:2106.08254)."""
+
+from typing import Any
+
+from torch import nn
+
+from reglet.attach import Where, matching
+
+# Where blocks live: ViTs (timm's and ours), ResNets, torchvision's transformers, plain stacks of stages.
+BLOCKS = ("**.blocks.*", "**.layer*.*", "**.stages.*", "*")
+
+
+def layer_groups(
+    backbone: nn.Module, *, lr: float, weight_decay: float, layer_decay: float, blocks: Where | None = None
+) -> list[dict[str, Any]]:
+    """Parameter groups for an optimizer.  With L blocks in model order, block l = 1..L learns at
+
+        lr * layer_decay^(L + 1 - l)
+
+    what stands before the first block (patch embedding, positions, stem) as l = 0, and what follows the last at lr.
+    So in BEiT and MAE; timm counts the final norm to the last block, which learns at lr there.
+    Vectors (norms, biases) and tokens and positions, which are (1, t, d), have no weight decay.
+
+    blocks: which modules the blocks are; by default those that are called so in known networks, or else the children.
+    """
+    if not 0 < layer_decay <= 1:
+        raise ValueError(f"layer_decay is a factor in (0, 1], got {layer_decay}")
+    depth, top = _depths(backbone, blocks)
+    groups: dict[tuple[int, bool], dict[str, Any]] = {}
+    for name, p in backbone.named_parameters():
+        if not p.requires_grad:
+            continue
+        decays = p.ndim > 1 and not (p.ndim == 3 and p.shape[0] == 1)
+        rate = lr * layer_decay ** (top - depth[name])
+        new: dict[str, Any] = {"params": [], "lr": rate, "weight_decay": weight_decay if decays else 0.0}
+        groups.setdefault((depth[name], decays), new)["params"].append(p)
+    return list(groups.values())
+
+
+def _depths(backbone: nn.Module, blocks: Where | None) -> tuple[dict[str, int], int]:
+    """Parameter name -> l, from 0 to L + 1; and L + 1."""
+    found = list(_blocks(backbone, blocks))
+    outermost = [name for name in found if not any(name.startswith(other + ".") for other in found)]
+    top, outside, depths = len(outermost) + 1, 0, {}
+    for name, _ in backbone.named_parameters():
+        inside = [i + 1 for i, block in enumerate(outermost) if name.startswith(block + ".")]
+        outside = top if inside else outside
+        depths[name] = inside[0] if inside else outside
+    return depths, top
+
+
+def _blocks(backbone: nn.Module, blocks: Where | None) -> list[str]:
+    if blocks is not None:
+        return list(matching(backbone, blocks))
+    for glob in BLOCKS:
+        try:
+            return list(matching(backbone, glob))
+        except LookupError:
+            continue
+    raise ValueError(f"{type(backbone).__name__} has no blocks")
