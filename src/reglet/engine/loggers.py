@@ -18,7 +18,7 @@ class TensorBoard:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise ImportError("loggers=tensorboard needs it: pip install tensorboard") from error
+            raise ImportError("loggers=tensorboard needs it: pip install 'reglet[tensorboard]'") from error
         self.writer = SummaryWriter(str(out / "tensorboard"))
 
     def log(self, step: int, numbers: Mapping[str, float]) -> None:
@@ -36,7 +36,7 @@ class WandB:
         try:
             import wandb  # type: ignore[import-not-found,unused-ignore]
         except ImportError as error:
-            raise ImportError("loggers=wandb needs it: pip install wandb") from error
+            raise ImportError("loggers=wandb needs it: pip install 'reglet[wandb]'") from error
         mode = os.environ.get("WANDB_MODE", "offline")
         self.run = wandb.init(dir=str(out), name=out.name, config=dict(config), mode=mode, resume="allow")
 
