@@ -71,6 +71,7 @@ class BarlowTwinsLoss(OnViews):
             compared = list(pairs(v, n_global))
         else:
             compared = [(i, i + 1) for i in range(v - 1)] or [(0, 0)]
-        terms = [barlow_twins(z[i], z[j], eps=self.eps, variant=self.variant) for i, j in compared]
+        views = z.unbind()  # whose gradient is one stack; that of z[i] would be as large as all views together
+        terms = [barlow_twins(views[i], views[j], eps=self.eps, variant=self.variant) for i, j in compared]
         on, off = (torch.stack(every).mean() for every in zip(*terms, strict=True))
         return {"invariance": on, "redundancy": self.weight * off}

@@ -44,5 +44,6 @@ class NTXentLoss(OnViews):
         self.temperature = temperature
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        losses = [ntxent(z[i], z[j], temperature=self.temperature) for i, j in pairs(len(z), n_global)]
+        views = z.unbind()
+        losses = [ntxent(views[i], views[j], temperature=self.temperature) for i, j in pairs(len(z), n_global)]
         return {"contrast": torch.stack(losses).mean()}

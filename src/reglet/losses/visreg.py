@@ -89,12 +89,15 @@ class VISReg(OnViews):
         self.slices = Slices(slices, shared=shared_slices, seed=seed)
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        zn = _normalized(z, self.eps, self.detach)
+        mean = z.mean(dim=1, keepdim=True)  # once for all three terms
+        zc = z - mean
+        std = _std(zc, self.eps)
+        zn = zc / (std.detach() if self.detach else std)
         shape = sliced_mean(zn, self.slices, _to_normal(zn, self.positions), gathered=self.gather)
         return {
-            "scale": self.scale * visreg_scale(z, eps=self.eps),
+            "scale": self.scale * (std - 1).square().mean(),
             "shape": self.shape * shape,
-            "center": self.center * visreg_center(z),
+            "center": self.center * mean.square().mean(),
         }
 
 
