@@ -1,0 +1,54 @@
+"""Accuracy in each domain: what is left of it where the data come from elsewhere."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from jaxtyping import Int
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class DomainShift:
+    """accuracy, count: by the name of the domain."""
+
+    accuracy: dict[str, float]
+    count: dict[str, int]
+
+    @property
+    def mean(self) -> float:
+        """Each domain counts the same, as in DomainBed."""
+        return sum(self.accuracy.values()) / len(self.accuracy)
+
+    @property
+    def worst(self) -> str:
+        return min(self.accuracy, key=self.accuracy.__getitem__)
+
+    @property
+    def gap(self) -> float:
+        """From the best domain to the worst."""
+        return max(self.accuracy.values()) - min(self.accuracy.values())
+
+
+def domain_shift(
+    predictions: Int[Tensor, " n"],
+    labels: Int[Tensor, " n"],
+    domain: Int[Tensor, " n"],
+    *,
+    names: Sequence[str] | None = None,
+) -> DomainShift:
+    """Of class predictions, by domain; `names` by the domain's number.
+
+    >>> import torch
+    >>> shift = domain_shift(torch.tensor([0, 1, 1, 1]), torch.tensor([0, 1, 0, 0]), torch.tensor([0, 0, 0, 1]))
+    >>> shift.worst, round(shift.mean, 3)
+    ('1', 0.333)
+    """
+    if not len(labels):
+        raise ValueError("domain_shift needs one sample or more")
+    accuracy, count = {}, {}
+    for d in domain.unique().tolist():
+        name = str(d) if names is None else names[d]
+        here = domain == d
+        accuracy[name] = float((predictions[here] == labels[here]).double().mean())
+        count[name] = int(here.sum())
+    return DomainShift(accuracy, count)
