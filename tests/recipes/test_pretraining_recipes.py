@@ -64,15 +64,15 @@ def test_batch_sizes(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.slow
 def test_ablation(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(visreg_ablation, "LAMBDAS", (0.6,))
+    monkeypatch.setattr(visreg_ablation, "LAMBDAS", (0.3,))
     some = {name: visreg_ablation.ARMS[name] for name in ("full", "no scale", "shape 4:1")}
     monkeypatch.setattr(visreg_ablation, "ARMS", some)
     assert visreg_ablation.main([*words(data, tmp_path), "--batch", "32"]) == 0
     found = summary(tmp_path)
-    assert found["facts"]["runs"] == 3 + 2 * len(visreg_ablation.ARMS)
-    assert [row["seeds"] for row in found["rows"]] == [2] * len(visreg_ablation.ARMS)
+    assert found["facts"]["runs"] == 3 + 2 * (3 + 3)
+    assert [(row["lam"], row["seeds"]) for row in found["rows"]] == [(0.3, 2)] * 3 + [(0.6, 2)] * 3
     assert found["rows"][0]["linear"]["difference"] == [0, 0]
-    assert len({row["embedding_std"]["mean"][0] for row in found["rows"]}) == 3  # each was another training
+    assert len({row["embedding_std"]["mean"][0] for row in found["rows"]}) == 6  # each was another training
 
 
 def test_every_arm_has_another_gradient() -> None:
