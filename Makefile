@@ -16,7 +16,7 @@ BIN := .venv/bin
 	touch $@
 
 demo: .venv/installed
-	$(BIN)/python examples/digits.py --out runs/demo
+	$(BIN)/python examples/demo.py --out runs/demo
 
 test: .venv/installed
 	$(BIN)/python -m pytest -n 2 --dist worksteal

@@ -26,10 +26,10 @@ Scores = dict[str, dict[str, float]]
 class Run(NamedTuple):
     config: dict[str, Any]
     scores: Scores
-    rows: list[Row]  # one a step
+    rows: list[Row]  # of metrics.jsonl
     train: Digits
     test: Digits
-    views: list[Float[Tensor, "n 3 h w"]]  # of the first training images, as the network sees them
+    views: list[Float[Tensor, "n 3 h w"]]  # of the first training images, in [0, 1]
     features: tuple[Float[Tensor, "m d"], Float[Tensor, "n d"]]  # of train and test, by the trained encoder
     seconds: float
 
@@ -67,7 +67,8 @@ def write_report(path: Path, run: Run) -> None:
 
 def page(run: Run) -> str:
     raw, random, learned = (f"{score['linear']:.0%}" for score in run.scores.values())
-    steps, images = len(run.rows), run.config["epochs"] * len(run.train.labels)
+    steps = int(run.rows[-1]["step"])
+    images = steps * run.config["batch"]
     return f"""<!doctype html><html lang="en"><meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1"><title>reglet demo: digits</title>
 <style>{STYLE}</style>
@@ -107,7 +108,8 @@ def score_table(run: Run) -> str:
 
 def facts(run: Run) -> str:
     packages = ("reglet", "torch", "numpy", "scikit-learn", "matplotlib", "safetensors")
-    pairs = run.config | {"python": platform.python_version()} | {name: version(name) for name in packages}
+    settings = {k: v for k, v in run.config.items() if not isinstance(v, dict) and v != ""}
+    pairs = settings | {"python": platform.python_version()} | {name: version(name) for name in packages}
     lines = (f"<tr><td>{html.escape(k)}</td><td><code>{html.escape(str(v))}</code></td></tr>" for k, v in pairs.items())
     return f"<table>{''.join(lines)}</table>"
 
@@ -149,7 +151,7 @@ def plain(axes: Axes, theme: Theme) -> None:
 
 def shown(run: Run) -> UInt8[Tensor, "h w 4"]:
     n = len(run.views[0])
-    views = [(64 * view + 127.5).clamp(0, 255).to(torch.uint8) for view in run.views]
+    views = [(255 * view).round().clamp(0, 255).to(torch.uint8) for view in run.views]
     return montage(torch.stack([run.train.images[:n], *views]), torch.zeros(3, n, dtype=torch.bool), gap=1)
 
 

@@ -57,10 +57,33 @@ def test_pretrain_repeat_resume_embed_export(data: Path, tmp_path: Path, capsys:
         assert found["features"].shape == (20, 128)
         assert found["labels"].tolist() == [0, 1] * 10
         assert found["domain"].tolist() == [3] * 20
+    _evaluated(run, data, capsys)
     assert main(["export", f"run={run}", f"out={tmp_path / 'b'}"]) == 0
     third = load_file(tmp_path / "b" / "encoder.safetensors")
     assert all(torch.equal(first[key], third[key]) for key in first)
     capsys.readouterr()
+
+
+def _evaluated(run: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
+    assert main(["eval", str(run)]) == 0
+    own = json.loads((run / "eval.json").read_text())
+    assert own["data"]["train"]["name"] == "small/train"  # the run's own data
+    said = capsys.readouterr().out
+    assert "\x1b" not in said
+    assert max(map(len, said.splitlines())) <= 80
+    rows = [line.split() for line in said.splitlines()]
+    assert ["kNN", f"{100 * own['probes']['knn']['accuracy']:.1f}"] in [row[:2] for row in rows]
+    assert ["linear,", "SGD", f"{100 * own['probes']['linear']['accuracy']:.1f}"] in [row[:3] for row in rows]
+    assert ["RankMe", f"{own['representation']['rankme']:.1f}", "of", "128"] in rows
+    assert "eval.json has every number." in said
+    every = ["probes=knn,linear,exact,ridge,few", f"data={data}", "train=test", "test=train", "seed=1", "batch=9"]
+    assert main(["eval", f"run={run}", *every, f"out={run / 'other.json'}"]) == 0
+    other = json.loads((run / "other.json").read_text())
+    assert list(other["probes"]) == ["knn", "linear", "exact", "ridge", "few"]
+    assert other["data"]["train"]["images"] == 20
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 80
+    assert json.loads((run / "eval.json").read_text()) == own
 
 
 def test_resume_and_init_from_cannot_be_confused(
@@ -118,6 +141,12 @@ def test_train_with_few_labels_leaving_a_domain_out(
         (["pretrain", "los.slices=3"], "unknown key 'los'. Did you mean loss=?"),
         (["pretrain", "method=dino", "loss=barlow"], "a loss and a projector of its own"),
         (["pretrain", "leave_out=dots"], "the domains are plain, stripes"),
+        (["eval"], "reglet eval needs one directory"),
+        (["eval", "a", "run=b"], "reglet eval needs one directory"),
+        (["eval", "nowhere"], "there is no directory nowhere"),
+        (["eval", "run=nowhere", "probe=knn"], "unknown key 'probe'. Did you mean probes=?"),
+        (["eval", "nowhere", "batch=0"], "batch is a whole number, at least 1; got '0'"),
+        (["eval", "nowhere", "seed=x"], "seed is a whole number, at least 0; got 'x'"),
         (["embed", "run=x"], "reglet embed needs out="),
         (["embed", "run=nowhere", "out=x.npz"], "holds no exported encoder"),
         (["embed", "run=nowhere", "out=x.csv"], "ends in .npz or .parquet"),
@@ -141,7 +170,7 @@ def test_help(capsys: pytest.CaptureFixture[str]) -> None:
     assert main([]) == 2
     assert main(["--help"]) == 0
     assert "reglet pretrain data=photos/" in capsys.readouterr().out
-    for command in ("pretrain", "train", "embed", "export", "list"):
+    for command in ("pretrain", "train", "eval", "embed", "export", "list"):
         assert main([command, "--help"]) == 0
         assert command in capsys.readouterr().out
     main(["pretrain", "--help"])

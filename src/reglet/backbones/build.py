@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from difflib import get_close_matches
+from functools import partial
 
 from torch import nn
 
@@ -22,7 +23,11 @@ RESNETS: dict[str, Callable[..., ResNet]] = {
     "resnet18": resnet18,
     "resnet50": resnet50,
 }
-NAMES = ("convnet", *RESNETS, *VITS)
+CONVNETS: dict[str, Callable[..., ConvNet]] = {
+    "convnet": ConvNet,
+    "convnet_deep": partial(ConvNet, widths=(32, 64, 128), depth=2, stride=2),
+}
+NAMES = (*CONVNETS, *RESNETS, *VITS)
 
 
 def build(
@@ -64,4 +69,4 @@ def build(
         return VITS[name](size=size, patch=patch, cls_layer=cls_layer, drop_path=drop_path, in_channels=in_channels)
     if name in RESNETS:
         return RESNETS[name](stem="cifar" if size < 64 else "imagenet", in_channels=in_channels)
-    return ConvNet(in_channels=in_channels)
+    return CONVNETS[name](in_channels=in_channels)

@@ -1,3 +1,3 @@
-"""`reglet pretrain | train | embed | export | list`, with arguments key=value named as in Python."""
+"""`reglet COMMAND key=value ...`, with arguments named as in Python; one file for each command."""
 
 from reglet.cli.dispatch import main as main

@@ -6,8 +6,10 @@ from difflib import get_close_matches
 
 from reglet.cli.compare import compare
 from reglet.cli.embed import embed
+from reglet.cli.eval import evaluate
 from reglet.cli.export import export
 from reglet.cli.list import names
+from reglet.cli.robust import robust
 from reglet.cli.run import pretrain, train
 from reglet.cli.words import NOT_FINITE, OK, WRONG, fail
 from reglet.engine.checkpoint import CheckpointError
@@ -19,6 +21,8 @@ EXPECTED = (ValueError, LookupError, TypeError, ImportError, OSError, RunError, 
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "pretrain": pretrain,
     "train": train,
+    "eval": evaluate,
+    "robust": robust,
     "compare": compare,
     "embed": embed,
     "export": export,
@@ -29,6 +33,8 @@ reglet: from a folder of images to an encoder
 
   reglet pretrain data=photos/ model=vit_tiny method=visreg out=runs/a
   reglet train    data=photos/ model=resnet18 out=runs/b       with labels: photos/CLASS/*.jpg
+  reglet eval     runs/a                                       how good its features are: probes, rank, spread
+  reglet robust   runs/a                                       under 15 corruptions and 14 perturbations
   reglet compare  base=method=vicreg candidate=method=visreg   does it help, by how much, at what cost
   reglet embed    run=runs/a data=photos/ out=features.npz     features of every image
   reglet export   run=runs/a out=encoder/                      weights and card, as pretrain leaves them in runs/a

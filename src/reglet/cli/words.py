@@ -1,7 +1,7 @@
 """Words of a command line, and the codes it ends with."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 
 OK, WRONG, NOT_FINITE = 0, 2, 3
@@ -23,6 +23,14 @@ def pairs(words: list[str], allowed: Sequence[str] | None = None) -> dict[str, s
             raise ValueError(f"unknown key {key!r}.{hint} There are {', '.join(allowed)}")
         found[key] = text
     return found
+
+
+def whole(key: str, given: Mapping[str, str], default: int, *, least: int = 0) -> int:
+    """The number that `key` was given, or its default."""
+    text = given.get(key, str(default))
+    if not text.isdecimal() or int(text) < least:
+        raise ValueError(f"{key} is a whole number, at least {least}; got {text!r}")
+    return int(text)
 
 
 def asks_help(words: list[str]) -> bool:

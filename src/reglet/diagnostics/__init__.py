@@ -8,10 +8,19 @@ from reglet.diagnostics.alignment import alignment as alignment
 from reglet.diagnostics.alignment import class_alignment as class_alignment
 from reglet.diagnostics.alignment import uniformity as uniformity
 from reglet.diagnostics.alpha_req import alpha_req as alpha_req
+from reglet.diagnostics.batch_dependence import batch_share as batch_share
+from reglet.diagnostics.batch_dependence import mode_gap as mode_gap
 from reglet.diagnostics.cka import cka_matrix as cka_matrix
 from reglet.diagnostics.cka import linear_cka as linear_cka
+from reglet.diagnostics.collapse import covariance_rank as covariance_rank
+from reglet.diagnostics.collapse import noise_rank as noise_rank
+from reglet.diagnostics.collapse import relative_spread as relative_spread
+from reglet.diagnostics.collapse import same_image_auc as same_image_auc
 from reglet.diagnostics.correlation import Correlation as Correlation
 from reglet.diagnostics.correlation import loss_accuracy_correlation as loss_accuracy_correlation
+from reglet.diagnostics.doctor import Symptoms as Symptoms
+from reglet.diagnostics.doctor import Verdict as Verdict
+from reglet.diagnostics.doctor import diagnose as diagnose
 from reglet.diagnostics.energy import energy_maps as energy_maps
 from reglet.diagnostics.equivariance import Agreement as Agreement
 from reglet.diagnostics.equivariance import agreement as agreement
@@ -31,6 +40,7 @@ from reglet.diagnostics.pca_maps import pca_maps as pca_maps
 from reglet.diagnostics.rankme import rankme as rankme
 from reglet.diagnostics.redundancy import cross_correlation as cross_correlation
 from reglet.diagnostics.redundancy import redundancy_to_alignment as redundancy_to_alignment
+from reglet.diagnostics.slices import same_slices as same_slices
 from reglet.diagnostics.spectrum import effective_rank as effective_rank
 from reglet.diagnostics.spectrum import eigenspectrum as eigenspectrum
 from reglet.diagnostics.spectrum import explained_variance as explained_variance

@@ -69,7 +69,9 @@ def build_parts(config: Config) -> Parts:
         where = f"backbone.{config.sim}"
         method = methods.Regularized(method, where, loss, weight=config.sim_weight, example=example)
     elif config.of("sim"):
-        raise ValueError("sim.* are arguments of rhoSIM, which sim= attaches: say to which blocks, such as sim=layer*.*")
+        raise ValueError(
+            "sim.* are arguments of rhoSIM, which sim= attaches: say to which blocks, such as sim=layer*.*"
+        )
     return Parts(method, images, test, _policy(config, backbone, size), size, in_channels, preprocessing(size))
 
 

@@ -46,7 +46,9 @@ def _parquet(out: Path, columns: dict[str, NDArray[Any]]) -> None:
         import pyarrow as pa  # type: ignore[import-not-found,unused-ignore]
         import pyarrow.parquet as pq  # type: ignore[import-not-found,unused-ignore]
     except ImportError as error:
-        raise ImportError("a .parquet file needs pyarrow: pip install 'reglet[parquet]'; or give out=features.npz") from error
+        raise ImportError(
+            "a .parquet file needs pyarrow: pip install 'reglet[parquet]'; or give out=features.npz"
+        ) from error
     x = columns["features"]
     table = {"features": pa.FixedSizeListArray.from_arrays(pa.array(x.ravel()), x.shape[1])}
     pq.write_table(pa.table(table | {k: pa.array(v) for k, v in columns.items() if k != "features"}), out)

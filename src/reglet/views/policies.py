@@ -104,8 +104,10 @@ def probe(size: int, local_size: int) -> Recipe:
 
 
 def digits(size: int, local_size: int) -> Recipe:
-    """Ours, for the embedded digits: no flip, because a mirrored digit is another sign, and no blur."""
-    return Recipe((View(size, ResizedCrop((0.3, 1.0)), jitter=ColorJitter(), gray=0.2),))
+    """Ours, for the embedded digits: no flip, because a mirrored digit is another sign, and no blur; but angle and
+    colour, which the canvas varies, change much."""
+    jitter = ColorJitter(0.4, 0.4, 0.4, 0.5, p=1.0)
+    return Recipe((View(size, ResizedCrop((0.5, 1.0), (0.8, 1.25)), rotate=30.0, jitter=jitter, gray=0.5),))
 
 
 def plain(size: int, local_size: int) -> Recipe:

@@ -46,6 +46,10 @@ def test_batches_and_dtypes_change_nothing() -> None:
     assert robustness(fragile, pixels, labels, corruptions=kinds, severities=[5], batch=7) == whole
     assert robustness(fragile, pixels.float() / 255, labels, corruptions=kinds, severities=[5]) == whole
     assert robustness(fragile, pixels, labels, corruptions=kinds, severities=[5], seed=1) != whole
+    kinds = ["gaussian_noise", "snow", "spatter"]
+    along = stability(fragile, pixels, labels, perturbations=kinds, severity=5, frames=5)
+    assert stability(fragile, pixels, labels, perturbations=kinds, severity=5, frames=5, batch=7) == along
+    assert stability(fragile, pixels, labels, perturbations=kinds, severity=5, frames=5, seed=1) != along
 
 
 def test_mean_corruption_error() -> None:

@@ -1,0 +1,116 @@
+"""From images to an encoder: pretrain on digits without their labels, probe, export, compare.    (make demo)
+
+    python examples/demo.py --out runs/demo
+
+What it does is `reglet pretrain out=runs/demo` with the words below: 1,297 digits, each on a coloured and textured
+canvas at a position, size and angle of its own (`reglet.data`), a conv net, VISReg.  Then probes read the digits from
+the features of the exported encoder, of the same network before training, and from the pixels.  Run again, it goes on
+where it was stopped.
+"""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import Tensor
+
+from _report import Run, write_report
+from reglet import backbones, cli, views
+from reglet.data import Images, canvas_digits, load_pair
+from reglet.engine.embed import features
+from reglet.export import load_encoder
+from reglet.probes import knn_probe, linear_probe
+
+Score = dict[str, float]
+# The command's own defaults are for images that nobody has seen yet; these are for the digits.
+WORDS = (
+    "model=convnet_deep",
+    "epochs=60",
+    "batch=64",
+    "lr=3e-3",
+    "loss.lam=0.6",
+    "loss.slices=256",
+    "projector=512-512-32",
+)
+QUICK = ("epochs=1", "batch=64", "labels=160", "loss.slices=32", "projector=64-16", "log_every=1")
+
+
+def probe(x: Tensor, x_test: Tensor, train: Images, test: Images) -> Score:
+    assert train.labels is not None
+    assert test.labels is not None
+    linear = linear_probe(x, train.labels, x_test, test.labels)
+    return {"linear": linear.accuracy, "knn": knn_probe(x, train.labels, x_test, test.labels)}
+
+
+def shown_views(train: Images, *, seed: int, count: int = 16) -> list[Tensor]:
+    """Two views of the first images, in [0, 1], for a person to look at."""
+    policy = views.policy("digits", size=32)
+    generator = torch.Generator().manual_seed(seed)
+    images = train.batch(torch.arange(count))
+    return [(v := replace(view, normalize=None)).apply(images, v.draw(count, generator)) for view in policy.views]
+
+
+def main(out: Path, words: list[str]) -> int:
+    started = time.perf_counter()
+    again = ["resume=true"] if (out / "config.json").exists() else words
+    code = cli.main(["pretrain", f"out={out}", *again])
+    if code or not (out / "card.json").exists():
+        return code
+
+    train, test = load_pair("digits")
+    assert test is not None
+    encoder, preprocess, card = load_encoder(out)
+    config = json.loads((out / "config.json").read_text())
+    torch.manual_seed(config["seed"])
+    untrained = backbones.build(config["model"], size=card["architecture"]["size"]).eval()
+    found = features(encoder, train, preprocess), features(encoder, test, preprocess)
+    read: dict[str, Callable[[Images], Tensor]] = {
+        "raw pixels": lambda images: preprocess(images.batch(torch.arange(len(images)))).flatten(1),
+        "random weights": lambda images: features(untrained, images, preprocess),
+    }
+    scores = {name: probe(of(train), of(test), train, test) for name, of in read.items()}
+    scores["pretrained"] = probe(*found, train, test)
+    (out / "scores.json").write_text(json.dumps(scores, indent=1) + "\n")
+
+    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+    rows = [line for line in lines if "invariance" in line]
+    seconds = time.perf_counter() - started
+    digits = canvas_digits("train"), canvas_digits("test")
+    pictures = shown_views(train, seed=config["seed"])
+    write_report(out / "report.html", Run(config, scores, rows, *digits, pictures, found, seconds))
+    say(out, scores, len(test), seconds)
+    return 0
+
+
+def say(out: Path, scores: dict[str, Score], count: int, seconds: float) -> None:
+    table = Table("features", "linear probe", "20-NN", title=f"test accuracy, {count} digits")
+    for name, score in scores.items():
+        table.add_row(name, f"{score['linear']:.1%}", f"{score['knn']:.1%}")
+    console = Console()
+    console.print(table)
+    files = {
+        "encoder.safetensors": "the weights",
+        "card.json": "how to load them without reglet",
+        "config.json": f"everything needed to repeat this: reglet pretrain {out / 'config.json'}",
+        "metrics.jsonl": "every loss term over time",
+        "scores.json": "the table above",
+    }
+    for name, what in files.items():
+        console.print(f"{out / name}: {what}", soft_wrap=True, highlight=False)
+    console.print(f"{seconds:.0f} s in all. Open {(out / 'report.html').resolve().as_uri()}", soft_wrap=True)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--out", type=Path, default=Path("runs/demo"), help="folder for everything that is left")
+    parser.add_argument("--quick", action="store_true", help="a few steps on a few digits, to see that it runs")
+    parser.add_argument("keys", nargs="*", help="key=value for reglet pretrain, such as epochs=10")
+    given = parser.parse_args()
+    sys.exit(main(given.out, [*(QUICK if given.quick else WORDS), *given.keys]))

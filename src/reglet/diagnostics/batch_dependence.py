@@ -1,0 +1,40 @@
+"""How much of an embedding is decided by the other samples of its batch.
+
+A batch norm in training takes its statistics from the batch, so a sample's embedding depends on its mates: a little in
+large batches, and in small ones enough for a network to recognise a batch instead of an image.  In evaluation it takes
+the running statistics, and a network that relied on its mates is another network there.
+"""
+
+from jaxtyping import Float
+from torch import Tensor
+
+
+def batch_share(z: Float[Tensor, "batches n d"]) -> float:
+    """Share of the variance of n samples' embeddings that goes with the batch: each sample was embedded among different
+    mates in each of the `batches`.
+
+        V_mates / (V_mates + V_samples),    V_samples corrected for what mates leave in a mean of few batches
+
+    0 for a network without batch norm, 1 where mates decide everything; 1 too where samples do not differ at all.
+    """
+    b, n, _ = z.shape
+    if b < 2 or n < 2:
+        raise ValueError(f"batch_share needs two samples or more in two batches or more, got {tuple(z.shape)}")
+    z = z.double()
+    mates = float(z.var(0).sum(-1).mean())
+    samples = max(0.0, float(z.mean(0).var(0).sum()) - mates / b)
+    return mates / (mates + samples) if mates > 0 else 0.0
+
+
+def mode_gap(train: Float[Tensor, "n d"], evaluation: Float[Tensor, "n d"]) -> float:
+    """Mean squared distance of the two modes' embeddings over their variance in training mode.
+
+    Near 0 where running statistics fit the data, above 1 where changing mode moves an embedding further than changing
+    the image.  Infinite where training mode does not vary and the two differ.
+    """
+    train, evaluation = train.double(), evaluation.double()
+    apart = float((train - evaluation).square().sum(1).mean())
+    spread = float(train.var(0, correction=0).sum())
+    if spread == 0:
+        return 0.0 if apart == 0 else float("inf")
+    return apart / spread

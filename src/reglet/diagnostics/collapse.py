@@ -1,0 +1,65 @@
+"""Numbers that tell a collapsed representation from a live one, whatever its scale, n and d."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from reglet.diagnostics.spectrum import check_features, effective_rank, eigenspectrum
+
+
+def relative_spread(z: Float[Tensor, "n d"]) -> float:
+    """sqrt(E |z - E z|^2 / E |z|^2): 0 where all samples are one point, 1 where their mean is the origin.
+
+    >>> relative_spread(torch.tensor([[1.0, 0.0], [-1.0, 0.0]])), relative_spread(torch.ones(3, 2))
+    (1.0, 0.0)
+    """
+    check_features(z, least=2)
+    z = z.double()
+    size = z.square().sum(1).mean()
+    return float(((z - z.mean(0)).square().sum(1).mean() / size).sqrt()) if size > 0 else 0.0
+
+
+def covariance_rank(z: Float[Tensor, "n d"]) -> float:
+    """Effective rank of the covariance: how many directions the variance is spread over."""
+    return effective_rank(eigenspectrum(z))
+
+
+def noise_rank(n: int, d: int) -> float:
+    """What `covariance_rank` is, on average, for n samples of d independent Gaussians.
+
+        m exp(-m / 2M),       m and M the lesser and the greater of n - 1 and d
+
+    the mean entropy of a random spectrum (Marchenko-Pastur), log m - m / 2M, for which Page (PRL 71, 1993) gives this
+    closed form.  So features cannot be expected to reach d, nor n, however good they are.
+
+    >>> round(noise_rank(1001, 100), 1), round(noise_rank(101, 1000), 1)
+    (95.1, 95.1)
+    """
+    if n < 2 or d < 1:
+        raise ValueError(f"expected two samples or more of one feature or more, got n={n}, d={d}")
+    m, most = min(n - 1, d), max(n - 1, d)
+    return m * math.exp(-m / (2 * most))
+
+
+def directions(z: Float[Tensor, "n d"], *, share: float = 0.999) -> int:
+    """How many principal directions hold `share` of the variance; 0 where there is none."""
+    spectrum = eigenspectrum(z)
+    total = spectrum.sum()
+    return int((spectrum.cumsum(0) < share * total).sum()) + 1 if total > 0 else 0
+
+
+def same_image_auc(z: Float[Tensor, "2 n d"]) -> float:
+    """How often two views of one image are closer than views of two: 1 where they always are, 1/2 by chance.
+
+    Equal distances count half, so representations that are all the same have 1/2.
+    """
+    if z.shape[1] < 2:
+        raise ValueError(f"expected views of two images or more, got {z.shape[1]}")
+    a, b = z.double()
+    distance = torch.cdist(a, b)
+    own = distance.diagonal()[:, None]
+    n = len(a)
+    closer = (own < distance).double() + 0.5 * (own == distance).double()
+    return float((closer.sum() - 0.5 * n) / (n * (n - 1)))  # own against own is a tie

@@ -1,0 +1,122 @@
+"""What is wrong with a representation, if anything: a name, the evidence, the cause, and what to do next.
+
+`Symptoms` are what is known, `measure` makes numbers of them, and `diseases` judges the numbers.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from reglet.diagnostics import diseases
+from reglet.diagnostics.collapse import covariance_rank, directions, noise_rank, relative_spread, same_image_auc
+from reglet.diagnostics.diseases import Finding, Level
+from reglet.diagnostics.rankme import rankme
+from reglet.diagnostics.spectrum import feature_std
+
+EXIT_CODES: dict[Level, int] = {
+    "healthy": 0,
+    "caution": 0,
+    "sick": 1,
+    "unclear": 4,
+}  # 2 and 3 are the command line's own
+
+INVARIANCE = ("invariance", "alignment")  # what losses call the term that the others hold against
+
+
+@dataclass(frozen=True)
+class Symptoms:
+    """What is known; everything but the features may be missing, and is then not judged.
+
+    features: of the encoder in evaluation mode, of different images.
+    views: the encoder's features of two views of each image, and `embeddings` what the projector makes of them.
+    gradients: norm of each term's gradient with respect to the embeddings, on one batch.
+    batch_share, mode_gap: as `batch_dependence` defines them, at the batch of the training.
+    same_slices: whether two ranks average over the same directions.
+    batch: samples that the loss sees together.
+    classes: of a classifier, whose features need no more than classes - 1 directions.
+    """
+
+    features: Float[Tensor, "n d"]
+    views: Float[Tensor, "2 m d"] | None = None
+    embeddings: Float[Tensor, "2 m e"] | None = None
+    gradients: Mapping[str, float] | None = None
+    batch_share: float | None = None
+    mode_gap: float | None = None
+    same_slices: bool | None = None
+    batch: int | None = None
+    classes: int | None = None
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """findings: the gravest first; at least one.  numbers: everything that was measured."""
+
+    findings: tuple[Finding, ...]
+    numbers: dict[str, float]
+
+    @property
+    def name(self) -> str:
+        return self.findings[0].name
+
+    @property
+    def exit_code(self) -> int:
+        return EXIT_CODES[self.findings[0].level]
+
+
+def diagnose(symptoms: Symptoms) -> Verdict:
+    """
+    >>> z = torch.randn(500, 32, generator=torch.Generator().manual_seed(0))
+    >>> diagnose(Symptoms(z)).name, diagnose(Symptoms(z * 0 + 1)).name
+    ('healthy', 'complete collapse')
+    """
+    s = symptoms
+    tensors = {"features": s.features, "views": s.views, "embeddings": s.embeddings}
+    broken = [name for name, z in tensors.items() if z is not None and not bool(torch.isfinite(z).all())]
+    if broken:
+        return Verdict((diseases.not_finite(broken),), {})
+    numbers = measure(s)
+    found = [
+        *diseases.of_features(numbers),
+        *diseases.of_embeddings(numbers),
+        *diseases.of_batches(numbers),
+        *diseases.of_gradients(numbers),
+        *diseases.of_ranks(numbers),
+        *diseases.of_slices(s.same_slices),
+        *diseases.of_sizes(numbers),
+    ]
+    order: list[Level] = ["sick", "unclear", "caution", "healthy"]
+    found.sort(key=lambda f: order.index(f.level))  # stable: within a level, the order above
+    return Verdict(tuple(found) or (diseases.healthy(numbers),), numbers)
+
+
+def measure(s: Symptoms) -> dict[str, float]:
+    """Everything that is judged, as numbers."""
+    numbers = _about("features", s.features) | {"features.rankme": rankme(s.features)}
+    if s.views is not None:
+        numbers["views.auc"] = same_image_auc(s.views)
+    if s.embeddings is not None:
+        numbers |= _about("embeddings", s.embeddings[0]) | {"embeddings.auc": same_image_auc(s.embeddings)}
+        std = feature_std(s.embeddings[0])
+        numbers["embeddings.dead"] = float((std <= 1e-6 * std.max()).double().mean())
+    known = {"batch_share": s.batch_share, "mode_gap": s.mode_gap, "batch": s.batch, "classes": s.classes}
+    numbers |= {name: float(value) for name, value in known.items() if value is not None}
+    if s.gradients and any(name in INVARIANCE for name in s.gradients) and len(s.gradients) > 1:
+        total = sum(s.gradients.values())
+        if total > 0:
+            held = sum(norm for name, norm in s.gradients.items() if name not in INVARIANCE)
+            numbers["regularizer.share"] = held / total
+    return numbers
+
+
+def _about(what: str, z: Float[Tensor, "n d"]) -> dict[str, float]:
+    return {
+        f"{what}.n": float(z.shape[0]),
+        f"{what}.d": float(z.shape[1]),
+        f"{what}.spread": relative_spread(z),
+        f"{what}.rank": covariance_rank(z),
+        f"{what}.noise_rank": noise_rank(*z.shape),
+        f"{what}.directions": float(directions(z)),
+    }

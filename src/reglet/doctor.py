@@ -1,0 +1,220 @@
+"""A run, an exported encoder, or any method on images, looked at: the symptoms that `diagnostics.doctor` judges."""
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import asdict, replace
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from reglet.data import Images, Part, load
+from reglet.diagnostics.batch_dependence import batch_share, mode_gap
+from reglet.diagnostics.doctor import Symptoms, Verdict, diagnose
+from reglet.diagnostics.gradient import gradient_norms
+from reglet.engine import checkpoint
+from reglet.engine.build import Parts, build_parts
+from reglet.engine.config import Config
+from reglet.engine.embed import features
+from reglet.engine.folder import CHECKPOINT, CONFIG, RunError, read_run, write_json
+from reglet.engine.order import VIEWS, generator
+from reglet.export import CARD, load_encoder
+from reglet.losses.base import OnViews
+from reglet.losses.slices import Slices
+from reglet.method import Method
+from reglet.methods import JointEmbedding
+from reglet.methods.regularized import innermost
+from reglet.views import Policy
+
+Net = Callable[[Tensor], Tensor]
+REPORT = "doctor.json"
+BATCHES, ANCHORS = 6, 8  # each of so many samples is embedded in so many batches, among other mates in each
+
+
+def examine(run: Path, *, data: str = "", images: int = 1000, seed: int = 0) -> Verdict:
+    """The verdict on the run, or the exported encoder, in the directory `run`; also written there, as doctor.json.
+
+    data: as for pretraining; the run's own unless given, and there the test images where it has any.
+    images: how many to look at, at most.
+    """
+    if (run / CONFIG).exists():
+        config, parts, encoder = _load(run, data)
+        chosen = _some(parts.images if parts.test is None else parts.test, images, seed)
+        found = look(
+            parts.method,
+            chosen,
+            parts.policy,
+            features=features(_Encoder(encoder), chosen, parts.preprocess),
+            batch=config.batch,
+            norm_batch=_norm_batch(config),
+            seed=seed,
+        )
+        found = replace(found, same_slices=_same_slices(config, parts.method), batch=_loss_batch(config, parts.method))
+        if config.command == "train":
+            found = replace(found, classes=len(chosen.classes or ()))
+    elif (run / CARD).exists():
+        if not data:
+            raise RunError(f"{run} is an exported encoder, without its data: give data=")
+        backbone, preprocess, card = load_encoder(run)
+        chosen = _some(load(data, size=card["architecture"]["size"]), images, seed)
+        found = Symptoms(features(backbone, chosen, preprocess))
+    else:
+        raise RunError(f"{run} is no directory of a run or of an exported encoder: no {CONFIG} and no {CARD}")
+    verdict = diagnose(found)
+    about = {"verdict": verdict.name, "exit_code": verdict.exit_code, "data": chosen.name, "seed": seed}
+    write_json(run / REPORT, about | asdict(verdict))
+    return verdict
+
+
+@torch.no_grad()
+def look(
+    method: Method,
+    images: Images,
+    policy: Policy,
+    *,
+    features: Float[Tensor, "n d"],
+    batch: int,
+    norm_batch: int | None = None,
+    seed: int = 0,
+) -> Symptoms:
+    """The symptoms of a method: of its features, and where it compares views, of its projector, loss and batch norms.
+
+    features: of `images`, prepared as for a probe.  batch: samples in a step.  norm_batch: samples over which a batch
+    norm takes its statistics, the batch unless given.
+    """
+    found = Symptoms(features, batch=batch)
+    net = _embedder(method.eval())
+    if policy.n_global < 2:
+        return found
+    views = _two_views(policy, images, seed)
+    found = replace(found, views=torch.stack([_in_parts(method.encode, v) for v in views]))
+    if net is None:
+        return found
+    z = torch.stack([_in_parts(net, v) for v in views])
+    if not bool(torch.isfinite(z).all()):
+        return replace(found, embeddings=z)
+    share, gap = _batch_norm(method, views, z, size=norm_batch or batch, seed=seed)
+    return replace(found, embeddings=z, gradients=_gradients(method, z[:, :batch]), batch_share=share, mode_gap=gap)
+
+
+def _load(folder: Path, data: str) -> tuple[Config, Parts, Method]:
+    """The run's configuration, its parts with the weights of its checkpoint, and the method whose `encode` counts."""
+    config, stored = read_run(folder)
+    if not (folder / CHECKPOINT).exists():
+        raise RunError(f"the run in {folder} has no checkpoint yet")
+    tensors, _ = checkpoint.read(folder / CHECKPOINT)
+    size = stored["resolved"]["size"]
+    parts = build_parts(replace(config, init_from="", resume=False, size=size, data=data or config.data))
+    averaged = checkpoint.part(tensors, "ema.module.")
+    encoder = deepcopy(parts.method) if averaged else parts.method
+    try:
+        checkpoint.load_module(parts.method, checkpoint.part(tensors, "method."))
+        if averaged:
+            checkpoint.load_module(encoder, averaged)
+    except RuntimeError as error:
+        lines = " ".join(line.strip() for line in str(error).splitlines()[1:3])
+        raise RunError(f"the checkpoint in {folder} is not of what its configuration builds: {lines[:300]}") from error
+    return config, parts, encoder.eval()
+
+
+def _some(pool: Images, most: int, seed: int) -> Part:
+    if most < 2 or len(pool) < 2:
+        raise ValueError(f"the doctor looks at two images or more; got images={most}, and {pool.name} has {len(pool)}")
+    index = torch.randperm(len(pool), generator=generator(seed, VIEWS))[:most].sort().values
+    return Part(pool, index, name=f"{len(index)} of {len(pool)}")
+
+
+class _Encoder(nn.Module):
+    """A method's `encode` as a module."""
+
+    def __init__(self, method: Method) -> None:
+        super().__init__()
+        self.method = method
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.method.encode(x)
+
+
+def _two_views(policy: Policy, images: Images, seed: int) -> Float[Tensor, "2 n c h w"]:
+    """The first two global views of each image, drawn as training draws them."""
+    draws = policy.draw(len(images), generator(seed, VIEWS, 1))
+    rows = []
+    for part in torch.arange(len(images)).split(256):
+        taken = [draw.take(slice(int(part[0]), int(part[-1]) + 1)) for draw in draws]
+        rows.append(torch.stack(policy.apply(images.batch(part), taken)[:2]))
+    return torch.cat(rows, 1)
+
+
+def _embedder(method: Method) -> Net | None:
+    """Images -> what the loss compares; None where that is no embedding (prototypes, classes)."""
+    inner = innermost(method)
+    head = getattr(inner, "projector", None)
+    return (lambda x: head(inner.encode(x))) if isinstance(head, nn.Module) else None
+
+
+def _in_parts(net: Net, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
+    return torch.cat([net(part).float() for part in x.split(256)])
+
+
+def _gradients(method: Method, z: Float[Tensor, "2 n d"]) -> dict[str, float] | None:
+    inner = innermost(method)
+    if not isinstance(inner, JointEmbedding):
+        return None
+    with torch.enable_grad():
+        z = z.clone().requires_grad_()
+        return gradient_norms(inner.objective(list(z), n_global=2), z)
+
+
+def _batch_norm(
+    method: Method, views: Float[Tensor, "2 n c h w"], z: Float[Tensor, "2 n d"], *, size: int, seed: int
+) -> tuple[float | None, float | None]:
+    """How far batch mates, and training mode, decide the embeddings `z`; nothing where there is no batch norm."""
+    copied = deepcopy(method).eval()
+    norms = [m for m in copied.modules() if isinstance(m, _BatchNorm)]
+    net = _embedder(copied)
+    n = views.shape[1]
+    size = min(size, n // 2)  # so that mates differ from batch to batch
+    if not norms or net is None or n < 4 * ANCHORS or size < 2:
+        return None, None
+    for norm in norms:  # these alone: dropout would pass for the influence of mates
+        norm.train()
+        norm.momentum = 0.0  # and the running statistics stay
+    joint = isinstance(innermost(copied), JointEmbedding)
+
+    def embed(index: Tensor) -> Tensor:
+        """The first view's embeddings, both views in one forward where training does so."""
+        x = torch.cat([views[0, index], views[1, index]]) if joint else views[0, index]
+        return net(x)[: len(index)].float()
+
+    together = max(1, min(ANCHORS, size // 8))  # anchors in one batch are always the same to each other: few of them
+    groups = torch.arange(ANCHORS).split(together)
+    rows = []
+    for b in range(BATCHES):
+        others = ANCHORS + torch.randperm(n - ANCHORS, generator=generator(seed, VIEWS, 2, b))[: size - together]
+        rows.append(torch.cat([embed(torch.cat([group, others]))[: len(group)] for group in groups]))
+    return batch_share(torch.stack(rows)), mode_gap(embed(torch.arange(size)), z[0, :size])
+
+
+def _norm_batch(config: Config) -> int:
+    """Samples over which a batch norm takes its statistics."""
+    if config.micro_batch:
+        return config.micro_batch
+    ranks = 1 if config.sync_batchnorm else config.devices * config.nodes
+    return config.batch // ranks // config.accumulate
+
+
+def _loss_batch(config: Config, method: Method) -> int:
+    """Samples that the loss sees together."""
+    gathered = any(m.gather for m in method.modules() if isinstance(m, OnViews))
+    return config.batch // (1 if gathered else config.devices * config.nodes) // config.accumulate
+
+
+def _same_slices(config: Config, method: Method) -> bool | None:
+    """Whether ranks average over the same directions, each of its own samples; None on one rank or without slices."""
+    slices = [m for m in method.modules() if isinstance(m, Slices)]
+    if not slices or config.devices * config.nodes == 1:
+        return None
+    gathered = all(m.gather for m in method.modules() if isinstance(m, OnViews))
+    return any(s.shared for s in slices) and not gathered

@@ -1,0 +1,111 @@
+"""One encoder, its features once, and what probes and diagnostics say of them."""
+
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from difflib import get_close_matches
+from typing import Any
+
+from torch import Tensor, nn
+
+from reglet.data import Images
+from reglet.evaluate.extract import extract, require_fit
+from reglet.evaluate.labelled import labels_of
+from reglet.evaluate.probing import DEFAULT, PROBES, Task, by_domain
+from reglet.evaluate.representation import Numbers, representation
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """data: what was evaluated on.  probes: name -> accuracy and other metrics, on the test images.
+
+    representation: diagnostics of the training features.  seconds: what took how long.
+    """
+
+    data: Json
+    probes: dict[str, Json]
+    representation: Numbers
+    seconds: dict[str, float]
+
+    def json(self) -> Json:
+        """Plain values, with null for what is not a number."""
+        plain: Json = _plain(asdict(self))
+        return plain
+
+
+def evaluate(
+    encoder: nn.Module,
+    train: Images,
+    test: Images,
+    preprocess: Callable[[Tensor], Tensor],
+    *,
+    probes: Sequence[str] = DEFAULT,
+    blocks: int = 1,
+    batch: int = 256,
+    device: str = "cpu",
+    seed: int = 0,
+) -> Evaluation:
+    """Score `encoder` (images -> (n, d)) on images with labels, prepared by `preprocess`.
+
+    probes: of knn; linear, by SGD at 13 rates; exact, by convex optimisation; ridge; mlp; few, of ten labels a class.
+    blocks: of a ViT, how many last ones the linear probes see; four in VISReg's and SER's protocols.
+    """
+    _known(probes)
+    train_labels, test_labels = labels_of(train, test)
+    require_fit(encoder, train, preprocess, device=device)
+    require_fit(encoder, test, preprocess, device=device)
+    clock = _Clock()
+    wide, wide_test = (
+        extract(encoder, images, preprocess, blocks=blocks, batch=batch, device=device) for images in (train, test)
+    )
+    clock.lap("features")
+    d = wide.shape[1] // blocks  # the last block's are the encoder's own
+    y, y_test = train_labels.to(wide.device), test_labels.to(wide.device)
+    task = Task(wide[:, -d:], y, wide_test[:, -d:], y_test, wide, wide_test, seed)
+    numbers = {}
+    for name in probes:
+        numbers[name], guess = PROBES[name](task)
+        if guess is not None and test.domain is not None and test.domains is not None:
+            numbers[name]["by_domain"] = by_domain(guess, y_test, test.domain.to(y.device), test.domains)
+        clock.lap(name)
+    found = representation(task.train, y, seed=seed)
+    clock.lap("representation")
+    data = {
+        "train": {"name": train.name, "images": len(train), "fingerprint": train.fingerprint},
+        "test": {"name": test.name, "images": len(test), "fingerprint": test.fingerprint},
+        "classes": int(y.max()) + 1,
+        "blocks": blocks,
+        "seed": seed,
+    }
+    return Evaluation(data, numbers, found, clock.seconds)
+
+
+class _Clock:
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.start = time.perf_counter()
+
+    def lap(self, name: str) -> None:
+        now = time.perf_counter()
+        self.seconds[name], self.start = now - self.start, now
+
+
+def _known(probes: Sequence[str]) -> None:
+    for name in probes:
+        if name not in PROBES:
+            close = get_close_matches(name, PROBES, n=1)
+            hint = f" Did you mean {close[0]!r}?" if close else ""
+            raise ValueError(f"no probe is called {name!r}.{hint} There are {', '.join(PROBES)}")
+    if len(set(probes)) != len(probes):
+        raise ValueError(f"each probe once, got {', '.join(probes)}")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _plain(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

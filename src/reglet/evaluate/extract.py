@@ -1,0 +1,57 @@
+"""The features of images, once."""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reglet.data import Images
+from reglet.probes import last_blocks
+
+
+@torch.no_grad()
+def extract(
+    encoder: nn.Module,
+    images: Images,
+    preprocess: Callable[[Tensor], Tensor],
+    *,
+    blocks: int = 1,
+    batch: int = 256,
+    device: str = "cpu",
+) -> Float[Tensor, "n d"]:
+    """What `encoder` makes of every image; with `blocks` > 1, of a ViT, what its last blocks make, side by side."""
+    encoder = encoder.to(device).eval()
+    rows: list[Tensor] = []
+    for index in torch.arange(len(images)).split(batch):
+        x = preprocess(images.batch(index).to(device))
+        y = encoder(x) if blocks == 1 else last_blocks(encoder, x, blocks=blocks)
+        if not rows:
+            _check(encoder, x, y)
+        rows.append(y.float())
+    z = torch.cat(rows)
+    broken = int((~z.isfinite()).any(1).sum())
+    if broken:
+        raise ValueError(f"{type(encoder).__name__} gives features that are not finite for {broken} of {len(z)} images")
+    return z
+
+
+def require_fit(encoder: nn.Module, images: Images, preprocess: Callable[[Tensor], Tensor], *, device: str) -> None:
+    """Raise where `encoder` cannot take such images, before hours are spent on them."""
+    x = preprocess(images.batch(torch.arange(min(2, len(images)))).to(device))
+    try:
+        with torch.no_grad():
+            y = encoder.to(device).eval()(x)
+    except RuntimeError as error:
+        first = str(error).splitlines()[0]
+        raise ValueError(f"{type(encoder).__name__} takes no images of shape {tuple(x.shape[1:])}: {first}") from error
+    _check(encoder, x, y)
+
+
+def _check(encoder: nn.Module, x: Tensor, y: object) -> None:
+    if not isinstance(y, Tensor) or y.ndim != 2 or len(y) != len(x) or not y.is_floating_point():
+        got = f"{y.dtype} of shape {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
+        raise TypeError(
+            f"expected from {type(encoder).__name__} features (n, d) with n = {len(x)}, got {got}. "
+            "reglet.backbones.Adapter pools what a network puts out"
+        )
