@@ -32,6 +32,7 @@ Score = dict[str, float]
 # The command's own defaults are for images that nobody has seen yet; these are for the digits.
 WORDS = (
     "model=convnet_deep",
+    "views=digits-strong",
     "epochs=50",
     "batch=64",
     "lr=3e-3",
@@ -52,7 +53,7 @@ def probe(x: Tensor, x_test: Tensor, train: Images, test: Images) -> Score:
 
 def shown_views(train: Images, *, seed: int, count: int = 16) -> list[Tensor]:
     """Two views of the first images, in [0, 1], for a person to look at."""
-    policy = views.policy("digits", size=32)
+    policy = views.policy("digits-strong", size=32)
     generator = torch.Generator().manual_seed(seed)
     images = train.batch(torch.arange(count))
     return [(v := replace(view, normalize=None)).apply(images, v.draw(count, generator)) for view in policy.views]

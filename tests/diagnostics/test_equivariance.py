@@ -73,6 +73,15 @@ def test_a_convolution_commutes_with_shifts_and_not_with_turns() -> None:
     assert shift["rot90"].raw < 0.6
 
 
+def test_what_leaves_the_frame_is_not_compared() -> None:
+    def shifted(x: Tensor) -> Tensor:
+        return F.pad(x, (4, 0, 4, 0))[:, :, :16, :16]  # what enters is black, and not what left
+
+    black = translation(0.25)._replace(image=shifted)
+    score = equivariance(lambda x: {"pixels": x}, normal(4, 3, 16, 16), transforms={"shift": black})["pixels"]["shift"]
+    assert score.raw == pytest.approx(1, abs=1e-6)
+
+
 def test_floor_is_the_mean_over_shuffles() -> None:
     a, b = normal(3, 5, 2, 3), normal(3, 5, 2, 3, seed=1) + 1
     x, y = (F.normalize(m.double().flatten(2), dim=1) for m in (a, b))
@@ -144,7 +153,9 @@ def test_flips_of_symmetric_pictures_cannot_be_told_but_the_pair_may() -> None:
     assert predict_flip(left, symmetric, score=score)["left"] == pytest.approx(0.5)
     asymmetric = x + torch.linspace(-2, 2, 6)
     assert predict_flip(left, asymmetric, score=score)["left"] > 0.95
-    assert predict_flip(left, asymmetric, score=score, pair=True)["left"] > 0.95
+    lit = x / 10 + torch.linspace(-1, 1, 6) + 30 * normal(80, 1, 1, 1, seed=2)  # and each in a light of its own
+    assert predict_flip(left, lit, score=score)["left"] < 0.75
+    assert predict_flip(left, lit, score=score, pair=True)["left"] > 0.95
 
 
 def test_an_image_and_its_copies_are_on_one_side_of_the_split() -> None:

@@ -39,6 +39,16 @@ def test_content_and_origin_are_told_apart() -> None:
         neighbours_across_domains(content, labels, domain, k=120)
 
 
+def test_shares_by_hand() -> None:
+    angle = torch.deg2rad(torch.tensor([0.0, 10.0, 25.0, 200.0]))
+    z = torch.stack([angle.cos(), angle.sin()], 1)
+    found = neighbours_across_domains(z, torch.tensor([0, 0, 1, 1]), torch.tensor([0, 1, 1, 0]), k=2)
+    assert found.neighbours.tolist() == [[1, 2], [0, 2], [1, 0], [0, 1]]
+    assert found.same_class == pytest.approx(2 / 8)
+    assert found.other_domain == pytest.approx(5 / 8)
+    assert found.same_class_elsewhere == pytest.approx(2 / 5)
+
+
 def test_tsne_keeps_clusters_apart_and_repeats() -> None:
     labels = torch.arange(90) % 3
     z = torch.eye(10)[labels] * 20 + normal(90, 10)

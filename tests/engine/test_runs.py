@@ -102,7 +102,7 @@ def test_absent_loggers_say_what_to_install(tmp_path: Path, logger: str) -> None
     try:
         __import__(package)
     except ImportError:
-        with pytest.raises(ImportError, match=f"pip install {package}"):
+        with pytest.raises(ImportError, match=rf"pip install 'reglet\[{package}\]'"):
             train(settings(tmp_path / "run", loggers=logger))
     else:
         pytest.skip(f"{package} is installed here")

@@ -104,6 +104,7 @@ def test_wilson_interval() -> None:
     low, high = metrics.wilson_interval(1.0, 50)
     assert high == 1.0
     assert 0.9 < low < 0.95
+    assert metrics.wilson_interval(0.0, 50) == pytest.approx((0.0, 1 - low))
 
 
 def test_bad_input_says_so() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 
 from reglet.cli.compare import compare
+from reglet.cli.doctor import doctor
 from reglet.cli.embed import embed
 from reglet.cli.eval import evaluate
 from reglet.cli.export import export
@@ -23,6 +24,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "train": train,
     "eval": evaluate,
     "robust": robust,
+    "doctor": doctor,
     "compare": compare,
     "embed": embed,
     "export": export,
@@ -35,6 +37,7 @@ reglet: from a folder of images to an encoder
   reglet train    data=photos/ model=resnet18 out=runs/b       with labels: photos/CLASS/*.jpg
   reglet eval     runs/a                                       how good its features are: probes, rank, spread
   reglet robust   runs/a                                       under 15 corruptions and 14 perturbations
+  reglet doctor   runs/a                                       is it collapsing? a verdict and an exit code
   reglet compare  base=method=vicreg candidate=method=visreg   does it help, by how much, at what cost
   reglet embed    run=runs/a data=photos/ out=features.npz     features of every image
   reglet export   run=runs/a out=encoder/                      weights and card, as pretrain leaves them in runs/a

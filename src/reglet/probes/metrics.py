@@ -137,7 +137,7 @@ def wilson_interval(share: float, n: int, *, z: float = 1.96) -> tuple[float, fl
     """
     middle, scale = share + z**2 / (2 * n), 1 + z**2 / n
     half = z * (share * (1 - share) / n + z**2 / (4 * n**2)) ** 0.5
-    return max(0.0, (middle - half) / scale), min(1.0, (middle + half) / scale)
+    return min(share, max(0.0, (middle - half) / scale)), max(share, min(1.0, (middle + half) / scale))
 
 
 def _confusion(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> Float[Tensor, "classes classes"]:

@@ -104,8 +104,12 @@ def probe(size: int, local_size: int) -> Recipe:
 
 
 def digits(size: int, local_size: int) -> Recipe:
-    """Ours, for the embedded digits: no flip, because a mirrored digit is another sign, and no blur; but angle and
-    colour, which the canvas varies, change much."""
+    """Ours, for the embedded digits: no flip, because a mirrored digit is another sign, and no blur."""
+    return Recipe((View(size, ResizedCrop((0.3, 1.0)), jitter=ColorJitter(), gray=0.2),))
+
+
+def digits_strong(size: int, local_size: int) -> Recipe:
+    """The same, but with much change of what the canvas varies: angle and colour."""
     jitter = ColorJitter(0.4, 0.4, 0.4, 0.5, p=1.0)
     return Recipe((View(size, ResizedCrop((0.5, 1.0), (0.8, 1.25)), rotate=30.0, jitter=jitter, gray=0.5),))
 
@@ -137,6 +141,7 @@ POLICIES: dict[str, Callable[[int, int], Recipe]] = {
     "domains": domains,
     "probe": probe,
     "digits": digits,
+    "digits-strong": digits_strong,
     "plain": plain,
 }
 

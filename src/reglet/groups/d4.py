@@ -1,0 +1,65 @@
+"""D4, the eight symmetries of the square.
+
+g = R^k F^f        F mirrors left to right, then R^k turns k quarters counter-clockwise, as torch.rot90
+F R = R^-1 F,  so  (R^a F^s) (R^b F^t) = R^(a + (-1)^s b) F^(s + t)
+"""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Int64
+from torch import Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class D4:
+    """n elements.  turn: k in 0..3.  flip: f.
+
+    >>> g = D4(torch.tensor([1]), torch.tensor([True]))
+    >>> (g @ g.inverse()).turn.item(), (g @ g).flip.item()
+    (0, False)
+    """
+
+    turn: Int64[Tensor, " n"]
+    flip: Bool[Tensor, " n"]
+
+    def __post_init__(self) -> None:
+        if bool(((self.turn < 0) | (self.turn > 3)).any()):
+            raise ValueError(f"turns are 0 to 3 quarters, got {self.turn.tolist()}")
+
+    def __len__(self) -> int:
+        return len(self.turn)
+
+    def __matmul__(self, first: "D4") -> "D4":
+        """One after the other, element by element: what `first` does, then what this one does."""
+        if len(first) != len(self):
+            raise ValueError(f"elements are composed one by one: {len(self)} and {len(first)} do not fit")
+        turned = torch.where(self.flip, -first.turn, first.turn)
+        return D4((self.turn + turned) % 4, self.flip ^ first.flip)
+
+    def inverse(self) -> "D4":
+        """R^-k, and R^k F for R^k F, which is its own inverse."""
+        return D4(torch.where(self.flip, self.turn, -self.turn) % 4, self.flip)
+
+    @property
+    def number(self) -> Int64[Tensor, " n"]:
+        """k + 4 f: the place of each element in `D4.every()`."""
+        return self.turn + 4 * self.flip
+
+    @property
+    def odd(self) -> bool:
+        """Whether height and width change places, which all elements of a batch must do alike or not at all."""
+        odd = self.turn % 2 == 1
+        if bool(odd.any()) and not bool(odd.all()):
+            raise ValueError("of these elements some exchange height and width and some do not; got a grid not square")
+        return bool(odd.any())
+
+    @staticmethod
+    def identity(n: int) -> "D4":
+        return D4(torch.zeros(n, dtype=torch.int64), torch.zeros(n, dtype=torch.bool))
+
+    @staticmethod
+    def every() -> "D4":
+        """All eight."""
+        e = torch.arange(8)
+        return D4(e % 4, e >= 4)

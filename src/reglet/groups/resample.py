@@ -1,0 +1,27 @@
+"""Anisotropic scale as resampling.  Not a group action: it loses detail, so it has no inverse, and two resizes in a row
+are not the one from first to last.  Only the size that is there already is exact, because it is left alone.
+
+Separable, so it commutes with flips, and with quarter turns if height and width change places.
+"""
+
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from reglet.groups.action import Grid
+
+
+def resize(x: Float[Tensor, "n c h w"], size: Grid, *, antialias: bool = False) -> Float[Tensor, "n c h2 w2"]:
+    """Bicubic, the same for images and maps, and as in SER without antialiasing."""
+    if min(size) < 1:
+        raise ValueError(f"a size is two positive numbers, got {size}")
+    if tuple(x.shape[2:]) == size:
+        return x
+    return F.interpolate(x, size=size, mode="bicubic", align_corners=False, antialias=antialias)
+
+
+def resize_tokens(y: Float[Tensor, "n t d"], *, grid: Grid, to: Grid) -> Float[Tensor, "n t2 d"]:
+    """`resize` of tokens that fill `grid` row by row."""
+    if grid == to:
+        return y
+    return resize(y.transpose(1, 2).unflatten(2, grid), to).flatten(2).transpose(1, 2)

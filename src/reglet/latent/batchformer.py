@@ -1,0 +1,62 @@
+"""BatchFormer.  Hou, Yu and Tao, CVPR 2022, arXiv:2203.01522."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reglet.latent.attention import Attention
+from reglet.latent.classify import (
+    Criterion,
+    Head,
+    cross_entropy,
+    fit_to,
+    log_probabilities,
+    require_latents,
+    targets_for,
+)
+from reglet.latent.layer import Layer
+from reglet.types import Scalar, Terms, total
+
+
+class BatchFormer(nn.Module):
+    """A transformer layer over the batch, before a classifier that also sees the latents without it:
+
+        CE(g([z; BF(z)]), [y; y]) = 1/2 CE(g(z), y) + 1/2 CE(g(BF(z)), y)
+
+    As in the authors' code: 4 heads, feed-forward of width dim, dropout 0.5, layer norm after each residual, and the
+    mean over all 2B rows, hence the halves.  At inference nothing of this is called.
+
+    >>> former, head = BatchFormer(8), nn.Linear(8, 3)
+    >>> sorted(former.terms(torch.randn(4, 8), torch.tensor([0, 1, 2, 0]), head))
+    ['original', 'transformed']
+    """
+
+    def __init__(
+        self,
+        dim: int,
+        *,
+        heads: int = 4,
+        ff: int | None = None,
+        dropout: float = 0.5,
+        criterion: Criterion | None = None,
+    ) -> None:
+        super().__init__()
+        self.dim, self.criterion = dim, criterion
+        attention = Attention(dim, inner=dim, heads=heads, dropout=dropout)
+        self.layer = Layer(dim, attention, ff=dim if ff is None else ff, dropout=dropout)
+
+    def transform(self, z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """BF(z)"""
+        out: Tensor = self.layer(z, z)
+        return out
+
+    def terms(self, z: Tensor, y: Tensor, head: Head) -> Terms:
+        require_latents("BatchFormer", z, dim=self.dim)
+        with torch.autocast(z.device.type, enabled=False):
+            transformed = self.transform(fit_to(self, z))
+        log_p, log_q = log_probabilities(head, z, transformed, criterion=self.criterion)
+        targets = targets_for(y, log_p)
+        return {"original": cross_entropy(log_p, targets) / 2, "transformed": cross_entropy(log_q, targets) / 2}
+
+    def forward(self, z: Tensor, y: Tensor, head: Head) -> Scalar:
+        return total(self.terms(z, y, head))

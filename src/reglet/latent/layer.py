@@ -1,0 +1,44 @@
+"""A transformer layer over the samples of a batch, around any way of mixing them."""
+
+from collections.abc import Callable
+from typing import Literal, get_args
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+Norm = Literal["post", "pre", "eq13"]
+
+
+class Layer(nn.Module):
+    """`mix(z, context)` and a feed-forward net, each with its residual, in one of three placements of layer norm:
+
+        post    z' = LN(z + mix(z)),    LN(z' + FF(z'))     LatentDR's equation 12: domains, medical images
+        pre     z' = z + mix(LN(z)),    z' + FF(LN(z'))     what is usually called pre-norm
+        eq13    z' = LN(z) + mix(z),    LN(z') + FF(z')     LatentDR's equation 13 as it is printed: long tails
+
+    In "pre" the context passes the same norm as z.  Dropout stands where torch's TransformerEncoderLayer has it: on
+    both outputs before the residual and inside FF = Linear(dim, ff) - ReLU - Linear(ff, dim).
+    """
+
+    def __init__(
+        self, dim: int, mix: Callable[[Tensor, Tensor], Tensor], *, ff: int, dropout: float = 0.5, norm: Norm = "post"
+    ) -> None:
+        super().__init__()
+        if norm not in get_args(Norm):
+            raise ValueError(f"norm is one of {', '.join(get_args(Norm))}, got {norm!r}")
+        if ff < 1 or not 0 <= dropout < 1:
+            raise ValueError(f"expected ff >= 1 and dropout in [0, 1), got {ff} and {dropout}")
+        self.mix, self.norm = mix, norm
+        self.ff = nn.Sequential(nn.Linear(dim, ff), nn.ReLU(), nn.Dropout(dropout), nn.Linear(ff, dim))
+        self.norm1, self.norm2, self.drop = nn.LayerNorm(dim), nn.LayerNorm(dim), nn.Dropout(dropout)
+
+    def forward(self, z: Float[Tensor, "n d"], context: Float[Tensor, "m d"]) -> Float[Tensor, "n d"]:
+        if self.norm == "pre":
+            z = z + self.drop(self.mix(self.norm1(z), self.norm1(context)))
+            return z + self.drop(self.ff(self.norm2(z)))
+        if self.norm == "eq13":
+            z = self.norm1(z) + self.drop(self.mix(z, context))
+            return self.norm2(z) + self.drop(self.ff(z))
+        z = self.norm1(z + self.drop(self.mix(z, context)))
+        out: Tensor = self.norm2(z + self.drop(self.ff(z)))
+        return out

@@ -1,0 +1,55 @@
+"""The mean of a few samples of the batch, drawn anew for each."""
+
+import warnings
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class RandomPool:
+    """z_i -> 1/m sum_{j in Omega_i} z_j, with Omega_i a random subset of m samples of the batch.
+
+    LatentDR (equation 6) does not say how large Omega is; 3, as here, is PoolFormer's kernel.  The nearer m comes to
+    the batch, the more alike are the means.  Where the batch has fewer than m samples to pool, all are pooled, with a
+    warning.
+
+    exclude_self: Omega_i never holds i.
+
+    >>> RandomPool(2)(torch.zeros(5, 8), torch.zeros(5, 8)).shape
+    torch.Size([5, 8])
+    """
+
+    size: int = 3
+    exclude_self: bool = False
+
+    def __post_init__(self) -> None:
+        if self.size < 1:
+            raise ValueError(f"at least one sample must be pooled, got size={self.size}")
+
+    def draw(self, n: int, generator: torch.Generator | None = None) -> Int64[Tensor, "n m"]:
+        """Omega_i in row i."""
+        most = n - self.exclude_self
+        if most < 1:
+            raise ValueError(f"a batch of {n} leaves nothing to pool with exclude_self={self.exclude_self}")
+        if self.size > most:
+            warnings.warn(
+                f"pool size {self.size} is above the {most} samples there are to pool: all are pooled", stacklevel=2
+            )
+        lots = torch.rand(n, n, generator=generator)
+        if self.exclude_self:
+            lots.fill_diagonal_(-1)
+        return lots.topk(min(self.size, most), dim=1).indices
+
+    def apply(self, x: Float[Tensor, "n d"], p: Int64[Tensor, "b m"]) -> Float[Tensor, "n d"]:
+        if len(p) != len(x):
+            raise ValueError(f"drawn for a batch of {len(p)}, got one of {len(x)}")
+        p = p.to(x.device)
+        weights = x.new_zeros(len(x), len(x)).scatter(1, p, 1 / p.shape[1])
+        return weights @ x
+
+    def __call__(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+        """What LatentDR's layer calls in the place of attention: pools `context`."""
+        return self.apply(context, self.draw(len(z)))

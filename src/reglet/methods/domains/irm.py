@@ -1,0 +1,46 @@
+"""Invariant risk minimization.  Arjovsky et al., 2019, arXiv:1907.02893."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+from reglet.methods.domains.annealed import Annealed
+from reglet.methods.domains.base import risks
+from reglet.types import Scalar, Terms
+
+
+def scale_gradient(logits: Float[Tensor, "n k"], y: Tensor) -> Float[Tensor, "n"]:
+    """d CE(s logits_i, y_i) / ds at s = 1, which is <softmax(l_i) - y_i, l_i>, for every sample."""
+    targets = y if y.is_floating_point() else F.one_hot(y.long(), logits.shape[1])
+    return ((logits.softmax(1) - targets) * logits).sum(1)
+
+
+def irm_penalty(logits: Float[Tensor, "n k"], y: Tensor) -> Scalar:
+    """g_even g_odd: the scale gradients of every other sample and of the rest, multiplied.
+
+    The paper's penalty is the square of the expected gradient.  Two halves that share no sample give it without bias;
+    the square of one batch's gradient would add the batch's variance.
+    """
+    g = scale_gradient(logits, y)
+    return g[::2].mean() * g[1::2].mean()
+
+
+class IRM(Annealed):
+    """1/E sum_e R_e + weight 1/E sum_e penalty_e (IRMv1), with `irm_penalty` as in DomainBed.
+
+    weight: 1 for the first 500 steps, then 100, DomainBed's defaults; see `Annealed`.
+    """
+
+    least_samples: ClassVar[int] = 2
+
+    def __init__(self, *, weight: float = 100.0, before: float = 1.0, anneal: int = 500) -> None:
+        super().__init__(weight=weight, before=before, anneal=anneal)
+
+    def compute(self, z: Sequence[Tensor], logits: Sequence[Tensor], y: Sequence[Tensor]) -> Terms:
+        risk = risks(logits, y).mean()
+        penalty = torch.stack([irm_penalty(each, labels) for each, labels in zip(logits, y, strict=True)]).mean()
+        return {"risk": risk, "penalty": self.current.to(penalty.dtype) * penalty}

@@ -1,0 +1,63 @@
+"""A classifier trained on several domains."""
+
+from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reglet.backbones.protocol import dim_of
+from reglet.method import Batch, Method
+from reglet.methods.crops import by_size
+from reglet.types import Scalar, Terms
+
+
+@runtime_checkable
+class DomainLoss(Protocol):
+    """ERM, IRM, ... and `OnUnion` of a latent loss: latents and labels of each domain, and the classifier."""
+
+    def __call__(self, z: list[Tensor], y: list[Tensor], head: Callable[[Tensor], Tensor]) -> Scalar: ...
+
+    def terms(self, z: list[Tensor], y: list[Tensor], head: Callable[[Tensor], Tensor]) -> Terms: ...
+
+    def after_step(self, step: int) -> None: ...
+
+
+class Domains(Method):
+    """A linear classifier on the backbone, and a loss on the minibatches of the batch's domains, in order of their ids.
+
+        Domains(backbone, IRM(), classes=7)
+        Domains(backbone, OnUnion(LatentDR(dim=512)), classes=7)
+
+    Every view of a sample has the sample's label and domain.  Without a `domain`, the batch is one domain.
+    """
+
+    def __init__(self, backbone: nn.Module, loss: DomainLoss, *, classes: int) -> None:
+        super().__init__()
+        if classes < 2:
+            raise ValueError(f"expected classes >= 2, got {classes}")
+        self.backbone, self.loss = backbone, loss
+        self.head = nn.Linear(dim_of(backbone), classes)
+
+    def forward(self, batch: Batch) -> Terms:
+        if batch.labels is None:
+            raise ValueError("Domains needs labels, and this batch has none")
+        z = torch.cat(by_size(self.backbone, batch.views))
+        y = batch.labels.repeat(len(batch.views))
+        if batch.domain is None:
+            return self.loss.terms([z], [y], self.head)
+        domain = batch.domain.repeat(len(batch.views))
+        parts = [domain == d for d in batch.domain.unique()]
+        return self.loss.terms([z[part] for part in parts], [y[part] for part in parts], self.head)
+
+    def logits(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n k"]:
+        y: Tensor = self.head(self.backbone(x))
+        return y
+
+    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
+        y: Tensor = self.backbone(x)
+        return y
+
+    def after_step(self, step: int, steps: int) -> None:
+        self.loss.after_step(step)

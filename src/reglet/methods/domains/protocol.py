@@ -1,0 +1,51 @@
+"""Leave one domain out, with DomainBed's 80/20 splits.  Gulrajani and Lopez-Paz, ICLR 2021, arXiv:2007.01434."""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from reglet.data.splits import hold_out
+
+Index = Int64[Tensor, "_"]
+
+
+class Split(NamedTuple):
+    """Samples by their use.  `test` is what is reported; `oracle` is the test domain's own validation part."""
+
+    train: Index
+    validation: dict[int, Index]  # of each training domain
+    test: Index
+    oracle: Index
+
+
+def by_domain(domain: Int64[Tensor, " n"], *, share: float = 0.2, seed: int = 0) -> dict[int, tuple[Index, Index]]:
+    """The larger and the smaller part of every domain.  A domain's parts do not depend on which others there are."""
+    parts = {}
+    for d in domain.unique().tolist():
+        members = (domain == d).nonzero()[:, 0]
+        try:
+            large, small = hold_out(len(members), share, seed=(seed << 16) + d)
+        except ValueError as error:
+            raise ValueError(f"domain {d}: {error}") from None
+        parts[d] = (members[large], members[small])
+    return parts
+
+
+def leave_out(domain: Int64[Tensor, " n"], *left_out: int, share: float = 0.2, seed: int = 0) -> Split:
+    """Train on the larger parts of the other domains, validate on their smaller parts, test on the first left out.
+
+    Two domains left out make a run of leave-one-domain-out validation: called with (test, d) for every other d, whose
+    accuracies on d choose for `test`; what they report is then the accuracy on `d`, in `leave_out(domain, d, test)`.
+
+    A class that a domain does not have is simply not trained or tested there.
+    """
+    parts = by_domain(domain, share=share, seed=seed)
+    missing = [d for d in left_out if d not in parts]
+    if not left_out or missing or len(set(left_out)) != len(left_out) or len(left_out) >= len(parts):
+        have = ", ".join(map(str, parts))
+        raise ValueError(f"leave out one or more domains, not all and none twice, of {have}; got {left_out}")
+    trained = [d for d in parts if d not in left_out]
+    test, oracle = parts[left_out[0]]
+    return Split(torch.cat([parts[d][0] for d in trained]), {d: parts[d][1] for d in trained}, test, oracle)

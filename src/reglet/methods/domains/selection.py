@@ -1,0 +1,53 @@
+"""DomainBed's three rules for which trial and which checkpoint to report.  Scores in, choice out.
+
+Gulrajani and Lopez-Paz, ICLR 2021, arXiv:2007.01434, section 3.  Trials are the hyper-parameters tried, all with the
+same test domain; ties go to the first trial and the first checkpoint.
+"""
+
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+class Choice(NamedTuple):
+    trial: int
+    checkpoint: int
+    score: float  # by which it was chosen; never the reported one
+
+
+def training_domain(validation: Float[Tensor, "trials checkpoints domains"]) -> Choice:
+    """Highest accuracy on the validation parts of the training domains, averaged over them.
+
+    >>> training_domain(torch.tensor([[[0.5, 0.75], [1.0, 0.5]], [[0.5, 0.5], [0.0, 0.25]]]))
+    Choice(trial=0, checkpoint=1, score=0.75)
+    """
+    return _best(validation)
+
+
+def leave_one_domain_out(held_out: Float[Tensor, "trials checkpoints domains"]) -> Choice:
+    """Highest accuracy on each training domain d of a run that was trained without it, averaged over d.
+
+    held_out[t, s, d]: on domain d, by the run of trial t that left out d and the test domain (`leave_out(domain, d,
+    test)`).  What is reported is the run of the trial chosen that left out the test domain alone.
+    """
+    return _best(held_out)
+
+
+def oracle(test: Float[Tensor, "trials checkpoints"]) -> Choice:
+    """Highest accuracy on the test domain's validation part, at the last checkpoint: no early stopping by the test.
+
+    Not a fair rule: it looks at the domain that is reported.
+    """
+    last = test.shape[1] - 1
+    found = _best(test[:, last:, None])
+    return found._replace(checkpoint=last)
+
+
+def _best(scores: Float[Tensor, "trials checkpoints domains"]) -> Choice:
+    if scores.numel() == 0 or not bool(torch.isfinite(scores).all()):
+        raise ValueError(f"expected a finite score for every trial, checkpoint and domain, got {tuple(scores.shape)}")
+    mean = scores.double().mean(2)
+    trial, checkpoint = divmod(int(mean.argmax()), mean.shape[1])
+    return Choice(trial, checkpoint, float(mean[trial, checkpoint]))

@@ -1,0 +1,33 @@
+"""A latent loss, on the samples of all domains together."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from reglet.methods.domains.base import Head
+from reglet.types import LatentLoss, Scalar, Terms, total
+
+
+class OnUnion(nn.Module):
+    """LatentDR, BatchFormer, ... where a domain loss is expected: they mix across domains, and need to see all.
+
+    >>> from reglet.latent import LatentDR
+    >>> loss = OnUnion(LatentDR(dim=8))
+    >>> z, y = [torch.randn(4, 8), torch.randn(3, 8)], [torch.tensor([0, 1, 2, 0]), torch.tensor([2, 2, 1])]
+    >>> sorted(loss.terms(z, y, nn.Linear(8, 3)))
+    ['degraded', 'original', 'restored']
+    """
+
+    def __init__(self, loss: LatentLoss) -> None:
+        super().__init__()
+        self.loss = loss
+
+    def terms(self, z: Sequence[Tensor], y: Sequence[Tensor], head: Head) -> Terms:
+        return self.loss.terms(torch.cat(list(z)), torch.cat(list(y)), head)
+
+    def forward(self, z: Sequence[Tensor], y: Sequence[Tensor], head: Head) -> Scalar:
+        return total(self.terms(z, y, head))
+
+    def after_step(self, step: int) -> None:
+        """Latent losses do not change in time."""

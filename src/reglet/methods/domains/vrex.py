@@ -1,0 +1,26 @@
+"""Variance risk extrapolation.  Krueger et al., ICML 2021, arXiv:2003.00688."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from torch import Tensor
+
+from reglet.methods.domains.annealed import Annealed
+from reglet.methods.domains.base import risks
+from reglet.types import Terms
+
+
+class VREx(Annealed):
+    """1/E sum_e R_e + weight 1/E sum_e (R_e - mean R)^2.
+
+    weight: 1 for the first 500 steps, then 10, DomainBed's defaults; see `Annealed`.
+    """
+
+    least_domains: ClassVar[int] = 2
+
+    def __init__(self, *, weight: float = 10.0, before: float = 1.0, anneal: int = 500) -> None:
+        super().__init__(weight=weight, before=before, anneal=anneal)
+
+    def compute(self, z: Sequence[Tensor], logits: Sequence[Tensor], y: Sequence[Tensor]) -> Terms:
+        r = risks(logits, y)
+        return {"risk": r.mean(), "penalty": self.current.to(r.dtype) * r.var(correction=0)}

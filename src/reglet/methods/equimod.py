@@ -1,0 +1,110 @@
+"""EquiMod.  Devillers and Lefort, ICLR 2023, "EquiMod: an equivariance module to improve visual instance
+discrimination", arXiv:2211.01244.
+
+    y_t = g(h_t),   y^_t = u(g(h_0), omega_t),   L = L_base + weight mean over t = 1, 2 of NT-Xent(y_t, y^_t)
+
+h_0 are the features of the image without augmentation; u predicts from them, and from the parameters omega_t of what
+was done, where the view t has gone.  NT-Xent of all 2n rows with gradient to both sides, as in the authors' code; SER's
+gathers one side without gradient and has a factor 2 tau.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reglet.losses.ntxent import NTXentLoss
+from reglet.method import Batch, Method
+from reglet.methods.heads import normed_mlp
+from reglet.methods.regularized import innermost
+from reglet.methods.view_features import Reader, add, require_draws, without_last_view
+from reglet.types import Terms
+from reglet.views import Draw
+
+PARAMETERS = 18
+
+
+def parameters_of(draw: Draw) -> Float[Tensor, "n 18"]:
+    """Crop 4, flip | jitter, order 4, factors 4, grey | blur, sigma | solarization: all of order 1.
+
+    The authors standardise by means and deviations of their own policy; a batch norm follows here as there.
+    """
+    columns = [
+        draw.crop,
+        draw.flip,
+        draw.jitter,
+        draw.order / 3,
+        draw.factors,
+        draw.gray,
+        draw.sigma > 0,
+        draw.sigma,
+        draw.solarize,
+    ]
+    return torch.cat([column.float().view(len(draw), -1) for column in columns], dim=1)
+
+
+class EquiMod(Method):
+    """`method`'s terms on all views but the last; and the term "equimod" of views 0 and 1 and the last, which shows
+    the whole image as it is.
+
+        plain = reglet.views.policy("plain", size=224).views[0]
+        policy = Policy((*two.views, plain), n_global=2)
+
+    layer: None for the backbone's features, or an intermediate layer (SER's table 6).
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        *,
+        weight: float = 1.0,
+        temperature: float = 0.2,
+        layer: int | str | None = None,
+        width: int = 128,
+        example: Tensor | None = None,
+        gather: bool = True,
+    ) -> None:
+        super().__init__()
+        self.method, self.weight = method, weight
+        self.reader = Reader(method, layer, example=example)
+        dim = self.reader.dim
+        self.projector = normed_mlp(dim, widths=(dim, dim, width))
+        self.parameter_layer = nn.Sequential(nn.Linear(PARAMETERS, width, bias=False), nn.BatchNorm1d(width))
+        self.predictor = nn.Sequential(nn.Linear(2 * width, width, bias=False), nn.BatchNorm1d(width, affine=False))
+        self.loss = NTXentLoss(temperature=temperature, gather=gather)
+
+    @property
+    def backbone(self) -> nn.Module:
+        return innermost(self.method).get_submodule("backbone")
+
+    def forward(self, batch: Batch) -> Terms:
+        draws = require_draws(batch, of="EquiMod")
+        given, plain = without_last_view(batch, of="EquiMod")
+        _require_plain(draws[-1])
+        terms, h = self.reader.run(self.method, given)
+        y0 = self.projector(self.reader(self.backbone, plain))
+        losses = []
+        for t in (0, 1):
+            done = self.parameter_layer(parameters_of(draws[t]).to(plain))
+            predicted = self.predictor(torch.cat([y0, done], dim=1))
+            losses.append(self.loss(self.projector(h[t]), predicted))
+        return add(terms, {"equimod": self.weight * torch.stack(losses).mean()})
+
+    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
+        return self.method.encode(x)
+
+    def after_step(self, step: int, steps: int) -> None:
+        self.method.after_step(step, steps)
+
+
+def _require_plain(draw: Draw) -> None:
+    changed = {
+        "crop": bool((draw.crop[:, 2:] < 0.999).any()),
+        "flip": bool(draw.flip.any()),
+        "jitter": bool(draw.jitter.any()),
+        "gray": bool(draw.gray.any()),
+        "blur": bool((draw.sigma > 0).any()),
+        "solarize": bool(draw.solarize.any()),
+    }
+    found = [name for name, value in changed.items() if value]
+    if found:
+        raise ValueError(f"EquiMod needs the image as it is in its last view, and there is {', '.join(found)} in it")

@@ -1,0 +1,285 @@
+"""SER, soft equivariance regularization, around any method.
+
+    L = L_base(B) + lambda L_equiv(b2)
+    L_equiv = patch NT-Xent of rho_g z(A_1 x) and z(A_2 x),   g = A_2 A_1^-1,   z = projector(norm(tokens of layer l))
+
+b2 are the last round(r n) images of a batch.  Both views of such an image show one crop, made by `AlignedViews`; then
+each is transformed by a known element of the group, and colours alone are left between them.  rho_g moves the tokens of
+one view to the places that they have in the other.  The projector is pointwise and stands before rho_g, as in the
+authors' code; for turns and flips it makes no difference.
+
+Where paper and code differ: the base loss has b1 and b2 in one batch (code, `base="one"`) or is the sum of two losses
+(paper, `base="two"`); tokens of the other view come from the network itself (paper, `target="online"`) or from its
+momentum teacher (code).  Both views serve as anchors, each against the other brought to its own grid (code), or the
+second alone (`symmetric=False`).  As released, the code computes all this without gradient: `grad_mode="released"`.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reglet.blocks.patch_ntxent import patch_ntxent
+from reglet.dist import world_size
+from reglet.groups import Element, Symmetry, align, relative, transform
+from reglet.method import Batch, Method
+from reglet.methods.equivariant_batch import Grid, Maps, observed, partly_transformed
+from reglet.methods.equivariant_views import part_of, require_aligned, require_one_of
+from reglet.methods.momentum import Teacher, half_cosine
+from reglet.methods.regularized import innermost
+from reglet.methods.token_maps import Layer, as_tokens, block_names, widths
+from reglet.types import Scalar, Terms
+
+
+class TokenHead(nn.Module):
+    """LayerNorm, and a projector of two layers without biases: 458,752 weights for 384 -> 512 -> 512."""
+
+    def __init__(self, dim: int, *, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dim)
+        self.projector = nn.Sequential(
+            nn.Linear(dim, width, bias=False), nn.GELU(), nn.Linear(width, width, bias=False)
+        )
+
+    def forward(self, y: Float[Tensor, "n t d"]) -> Float[Tensor, "n t k"]:
+        z: Tensor = self.projector(self.norm(y))
+        return z
+
+
+class Equivariant(Method):
+    """`method`'s terms, and `weight` times the equivariance loss of one layer, or the mean of it over several.
+
+        vit = vit_small(cls_layer=3)
+        method = Equivariant(MoCoV3(vit), layer=3)
+        policy = AlignedViews(reglet.views.policy("ser", size=224), share=0.01)
+
+    layer: 3 is the output of the third block, "blocks.*" of all, "layer2" that of a ResNet's second stage.  [CLS] may
+        join the tokens before it or after; there it is left out.
+    share, weight, temperature: r, lambda and tau.  Scripts of the authors have tau 0.4 or 0.5, lambda 0.3 to 1.
+    group: what is drawn; all of it if not given.
+    target, intra: "momentum" and False are what the authors' code means to do.
+    pairs: with more than two views the losses of views 0 and 1, 2 and 3, ... are summed (code), or averaged.
+    patch: in pixels.  Of a network without patches, the stride: sizes of transformed images are multiples of it.
+    example: images, for the widths of layers in networks other than our ViT.
+    gather: negatives of all ranks.
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        *,
+        layer: Layer = 3,
+        share: float = 0.01,
+        weight: float = 0.5,
+        temperature: float = 0.3,
+        group: Symmetry | None = None,
+        target: Literal["online", "momentum"] = "online",
+        intra: bool = True,
+        symmetric: bool = True,
+        base: Literal["one", "two"] = "one",
+        pairs: Literal["sum", "mean"] = "sum",
+        grad_mode: Literal["full", "released"] = "full",
+        width: int = 512,
+        patch: int | None = None,
+        example: Tensor | None = None,
+        gather: bool = True,
+        name: str = "equivariance",
+    ) -> None:
+        super().__init__()
+        if not 0 <= share < 1 or temperature <= 0:
+            raise ValueError(f"expected share in [0, 1) and temperature > 0, got {share} and {temperature}")
+        require_one_of("target", target, ("online", "momentum"))
+        require_one_of("base", base, ("one", "two"))
+        require_one_of("pairs", pairs, ("sum", "mean"))
+        require_one_of("grad_mode", grad_mode, ("full", "released"))
+        self.method, self.share, self.weight, self.temperature = method, share, weight, temperature
+        self.group = Symmetry() if group is None else group
+        self.target, self.intra, self.symmetric = target, intra, symmetric
+        self.base, self.pairs, self.grad_mode, self.gather, self.name = base, pairs, grad_mode, gather, name
+        self.patch = _patch(self.backbone) if patch is None else patch
+        self.blocks = block_names(self.backbone, layer)
+        self.heads = nn.ModuleDict(
+            {
+                _key(block): TokenHead(dim, width=width)
+                for block, dim in zip(self.blocks, widths(self.backbone, self.blocks, example), strict=True)
+            }
+        )
+        self.heads.requires_grad_(grad_mode == "full")
+        if target == "momentum" and self._teacher() is None:
+            raise ValueError(f"target='momentum' needs a method with a teacher, got {type(innermost(method)).__name__}")
+        norms = {key: Teacher(self._head(key).norm) for key in self.heads} if target == "momentum" else {}
+        self.teacher_norms = nn.ModuleDict(norms)
+
+    @property
+    def backbone(self) -> nn.Module:
+        return innermost(self.method).get_submodule("backbone")
+
+    def forward(self, batch: Batch) -> Terms:
+        last = part_of(len(batch.views[0]), self.share)
+        if self.share == 0:
+            terms: Terms = self.method(batch)
+            return terms
+        self._check(batch, last)
+        elements = self._draw(batch, last)
+        run = self._as_one if self.base == "one" else self._as_two
+        terms, student, teacher = run(batch, elements, last)
+        if self.name in terms:
+            raise ValueError(f"there is a term {self.name!r} already: give this one another name=")
+        with torch.set_grad_enabled(torch.is_grad_enabled() and self.grad_mode == "full"):
+            value = self._equivariance(elements, student, teacher)
+        return terms | {self.name: self.weight * value}
+
+    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
+        return self.method.encode(x)
+
+    def after_step(self, step: int, steps: int) -> None:
+        self.method.after_step(step, steps)
+        for key, norm in self.teacher_norms.items():
+            assert isinstance(norm, Teacher)
+            start: Any = innermost(self.method).momentum
+            norm.follow(self._head(key).norm, momentum=half_cosine(step / steps, start=start, end=1.0))
+
+    def _as_one(
+        self, batch: Batch, elements: Sequence[Element], last: int
+    ) -> tuple[Terms, dict[int, Maps], dict[int, Maps]]:
+        """The base loss of the whole batch."""
+        sizes, n = _sizes(batch.views), len(batch.views[0])
+
+        def open_(net: nn.Module, sizes: Sequence[Grid]) -> Any:
+            return partly_transformed(net, sizes, elements, self.blocks, n=n, patch=self.patch)
+
+        with open_(self.backbone, sizes) as student, self._open_teacher(open_, sizes[: batch.n_global]) as teacher:
+            terms: Terms = self.method(batch)
+        return terms, student, teacher
+
+    def _as_two(
+        self, batch: Batch, elements: Sequence[Element], last: int
+    ) -> tuple[Terms, dict[int, Maps], dict[int, Maps]]:
+        """The base loss of b1, and that of b2 under names of its own."""
+        first: Terms = self.method(_cut(batch, slice(0, len(batch.views[0]) - last)))
+        second = _cut(batch, slice(len(batch.views[0]) - last, None))
+        views = [transform(x, e, patch=self.patch) for x, e in zip(second.views, elements, strict=True)]
+        sizes = _sizes(views)
+
+        def open_(net: nn.Module, sizes: Sequence[Grid]) -> Any:
+            return observed(net, sizes, self.blocks, n=last)
+
+        with open_(self.backbone, sizes) as student, self._open_teacher(open_, sizes[: batch.n_global]) as teacher:
+            terms: Terms = self.method(replace(second, views=views))
+        return first | {f"{key}_b2": value for key, value in terms.items()}, student, teacher
+
+    @contextmanager
+    def _open_teacher(self, open_: Any, sizes: Sequence[Grid]) -> Iterator[dict[int, Maps]]:
+        net = self._teacher()
+        if net is None:
+            yield {}
+            return
+        with open_(net, sizes) as maps:
+            yield maps
+
+    def _equivariance(self, elements: Sequence[Element], student: dict[int, Maps], teacher: dict[int, Maps]) -> Scalar:
+        losses = []
+        for block in self.blocks:
+            of_pairs = [
+                self._pair(block, i, elements, student, teacher if self.target == "momentum" else student)
+                for i in range(0, len(elements), 2)
+            ]
+            stacked = torch.stack(of_pairs)
+            losses.append(stacked.sum() if self.pairs == "sum" else stacked.mean())
+        return torch.stack(losses).mean()
+
+    def _pair(
+        self, block: str, i: int, elements: Sequence[Element], student: dict[int, Maps], other: dict[int, Maps]
+    ) -> Scalar:
+        online = [self._project(block, student[v][block], elements[v], momentum=False) for v in (i, i + 1)]
+        keys = online
+        if self.target == "momentum":
+            with torch.no_grad():
+                keys = [self._project(block, other[v][block], elements[v], momentum=True) for v in (i, i + 1)]
+        sides = []
+        for a, b in ((0, 1), (1, 0)) if self.symmetric else ((0, 1),):
+            (key, grid), (anchor, to) = keys[a], online[b]
+            moved = align(key, relative(elements[i + a], elements[i + b]), grid=grid, to=to)
+            sides.append(
+                patch_ntxent(
+                    anchor,
+                    moved,
+                    temperature=self.temperature,
+                    intra=self.intra,
+                    symmetric=False,
+                    gather=self.gather,
+                )
+            )
+        return torch.stack(sides).mean()
+
+    def _project(
+        self, block: str, y: Tensor, element: Element, *, momentum: bool
+    ) -> tuple[Float[Tensor, "n t k"], Grid]:
+        h, w = element.shape
+        tokens, grid = as_tokens(y, image=(h * self.patch, w * self.patch), patch=self.patch)
+        head = self._head(_key(block))
+        if not momentum:
+            return head(tokens), grid
+        return head.projector(self.teacher_norms[_key(block)](tokens)), grid
+
+    def _head(self, key: str) -> TokenHead:
+        head = self.heads[key]
+        assert isinstance(head, TokenHead)
+        return head
+
+    def _teacher(self) -> nn.Module | None:
+        """The backbone of the method's teacher."""
+        teacher = getattr(innermost(self.method), "teacher", None)
+        return teacher.net.get_submodule("0") if isinstance(teacher, Teacher) else None
+
+    def _draw(self, batch: Batch, last: int) -> list[Element]:
+        sizes = _sizes(batch.views)
+        groups = [self.group.fitted(size, patch=self.patch) for size in sizes[::2]]
+        return [element for group in groups for element in group.draw_pair(last)]
+
+    def _check(self, batch: Batch, last: int) -> None:
+        n = len(batch.views[0])
+        if last * world_size() < 2:
+            raise ValueError(
+                f"share={self.share} of {n} images is {last} on each of {world_size()} ranks, and at least two in all "
+                "are needed: a token's negatives are those of other images"
+            )
+        if batch.draws is None:
+            raise ValueError("Equivariant needs to know how views were made, and this batch has no draws")
+        require_aligned(batch.draws, last=last)
+        if self.target == "momentum" and batch.n_global < len(batch.views):
+            raise ValueError(
+                f"a momentum teacher sees global views only, {batch.n_global} of these {len(batch.views)}: "
+                "use target='online'"
+            )
+
+
+def _sizes(views: Sequence[Tensor]) -> list[Grid]:
+    return [(x.shape[2], x.shape[3]) for x in views]
+
+
+def _cut(batch: Batch, part: slice) -> Batch:
+    return replace(
+        batch,
+        views=[x[part] for x in batch.views],
+        labels=None if batch.labels is None else batch.labels[part],
+        domain=None if batch.domain is None else batch.domain[part],
+        draws=None if batch.draws is None else [draw.take(part) for draw in batch.draws],
+    )
+
+
+def _patch(backbone: nn.Module) -> int:
+    patch = getattr(backbone, "patch", None)
+    if not isinstance(patch, int):
+        raise ValueError(
+            f"{type(backbone).__name__} has no patch: give patch=, its stride, in multiples of which image sizes change"
+        )
+    return patch
+
+
+def _key(block: str) -> str:
+    return block.replace(".", "/")

@@ -1,0 +1,113 @@
+"""Views for SER: of some images, both views of a pair show the same crop, so that only a known transform and colours
+lie between them.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from reglet.dist import world_size
+from reglet.views import Draw, Policy, share_geometry
+
+GEOMETRY = ("crop", "flip", "angle", "turn")
+
+
+def part_of(n: int, share: float) -> int:
+    """How many of a rank's n images have aligned views: the last round(share n).
+
+    >>> [part_of(256, r) for r in (0.0, 0.005, 0.01, 0.02)]
+    [0, 1, 3, 5]
+    """
+    return round(share * n)
+
+
+@dataclass(frozen=True)
+class AlignedViews:
+    """`policy`, except that of the last images of each rank views 0 and 1, 2 and 3, ... are aligned.
+
+        policy = AlignedViews(reglet.views.policy("ser", size=224), share=0.01)
+
+    share: r, as `Equivariant` has it.
+    crop: "shared" takes the crop, flip and rotation of the first view of a pair, as the authors' code does; "none"
+        takes the whole image, as the paper says.
+    ranks: into how many parts the batch will be cut that is drawn here.  None: as many as there are ranks, because
+        reglet's trainer draws for all ranks at once; 1 for a loop that draws for each rank apart.
+    """
+
+    policy: Policy
+    share: float
+    crop: Literal["shared", "none"] = "shared"
+    ranks: int | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share < 1:
+            raise ValueError(f"share is a part of the batch, from 0 to below 1, got {self.share}")
+        require_one_of("crop", self.crop, ("shared", "none"))
+        sizes = [view.size for view in self.policy.views]
+        if sizes[::2] != sizes[1::2]:
+            raise ValueError(f"views 0 and 1, 2 and 3, ... are pairs of one size, got views of {sizes} px")
+
+    @property
+    def n_global(self) -> int:
+        return self.policy.n_global
+
+    @property
+    def size(self) -> int:
+        return self.policy.size
+
+    def draw(self, n: int, generator: torch.Generator | None = None) -> list[Draw]:
+        draws = self.policy.draw(n, generator)
+        rows = self._aligned(n)
+        return [d for i in range(0, len(draws), 2) for d in self._pair(draws[i : i + 2], rows)]
+
+    def apply(self, images: Tensor, draws: Sequence[Draw]) -> list[Tensor]:
+        return self.policy.apply(images, draws)
+
+    def _aligned(self, n: int) -> Tensor:
+        """Whether each of n images is in the last part of its rank's."""
+        ranks = world_size() if self.ranks is None else self.ranks
+        if n % ranks:
+            raise ValueError(f"a batch of {n} cannot be cut into {ranks} equal parts")
+        each = n // ranks
+        return torch.arange(n) % each >= each - part_of(each, self.share)
+
+    def _pair(self, draws: Sequence[Draw], rows: Tensor) -> list[Draw]:
+        given = share_geometry(draws) if self.crop == "shared" else [_whole(d) for d in draws]
+        return [_where(rows, new, old) for new, old in zip(given, draws, strict=True)]
+
+
+def require_aligned(draws: Sequence[Draw], *, last: int) -> None:
+    """Raise unless the last images have the same geometry in views 0 and 1, 2 and 3, ..."""
+    if len(draws) < 2 or len(draws) % 2:
+        raise ValueError(f"views 0 and 1, 2 and 3, ... are pairs: their number is even, got {len(draws)}")
+    for i in range(0, len(draws), 2):
+        for name in GEOMETRY:
+            one, other = (getattr(d, name)[-last:] for d in draws[i : i + 2])
+            if not torch.equal(one, other):
+                raise ValueError(
+                    f"of the last {last} images views {i} and {i + 1} should differ in colours only, and their {name} "
+                    "differs. Make views by AlignedViews(policy, share=...) with the share that Equivariant has."
+                )
+
+
+def require_one_of(name: str, value: str, known: tuple[str, ...]) -> None:
+    if value not in known:
+        raise ValueError(f"{name} is one of {', '.join(map(repr, known))}, got {value!r}")
+
+
+def _whole(draw: Draw) -> Draw:
+    """No crop, flip or rotation: the whole image, and of padded ones the middle."""
+    crop = torch.tensor([0.4999, 0.4999, 1.0, 1.0]).expand(len(draw), 4)
+    zero = torch.zeros(len(draw))
+    return replace(draw, crop=crop, flip=zero.bool(), angle=zero, turn=zero.long())
+
+
+def _where(rows: Tensor, new: Draw, old: Draw) -> Draw:
+    values = {}
+    for field in fields(old):
+        a, b = getattr(new, field.name), getattr(old, field.name)
+        values[field.name] = torch.where(rows if a.ndim == 1 else rows[:, None], a, b)
+    return Draw(**values)

@@ -1,0 +1,73 @@
+"""E-SSL.  Dangovski et al., ICLR 2022, "Equivariant contrastive learning", arXiv:2111.00899.
+
+    L = L_base + lambda mean over k = 0..3 of CE(head(f(R^k x)), k)
+
+x is a small crop of each image, turned all four ways; R is torch.rot90.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reglet.groups import D4, act
+from reglet.method import Batch, Method
+from reglet.methods.precision import full
+from reglet.methods.regularized import innermost
+from reglet.methods.view_features import Reader, add, without_last_view
+from reglet.types import Terms
+
+
+def rotation_head(dim: int) -> nn.Sequential:
+    """dim - dim - dim - 256 - 4, a LayerNorm after each but the last, ReLU after the first two."""
+    return nn.Sequential(
+        nn.Linear(dim, dim),
+        nn.LayerNorm(dim),
+        nn.ReLU(),
+        nn.Linear(dim, dim),
+        nn.LayerNorm(dim),
+        nn.ReLU(),
+        nn.Linear(dim, 256),
+        nn.LayerNorm(256),
+        nn.Linear(256, 4),
+    )
+
+
+class ESSL(Method):
+    """`method`'s terms on all views but the last, and the rotation term on the last, which is square and small.
+
+        view = View(96, ResizedCrop((0.05, 0.14)))
+        policy = Policy((*two.views, view), n_global=2)
+
+    weight: 0.4 in the paper, 1 in SER's code.
+    layer: None for the backbone's features, or an intermediate layer.
+    """
+
+    def __init__(
+        self, method: Method, *, weight: float = 0.4, layer: int | str | None = None, example: Tensor | None = None
+    ) -> None:
+        super().__init__()
+        self.method, self.weight = method, weight
+        self.reader = Reader(method, layer, example=example)
+        self.head = rotation_head(self.reader.dim)
+
+    @property
+    def backbone(self) -> nn.Module:
+        return innermost(self.method).get_submodule("backbone")
+
+    def forward(self, batch: Batch) -> Terms:
+        given, x = without_last_view(batch, of="ESSL")
+        if x.shape[2] != x.shape[3]:
+            raise ValueError(f"quarter turns need square views, got {x.shape[2]} x {x.shape[3]}")
+        terms: Terms = self.method(given)
+        turn = torch.arange(4).repeat_interleave(len(x))
+        turned = act(x.repeat(4, 1, 1, 1), D4(turn, torch.zeros_like(turn, dtype=torch.bool)))
+        logits = self.head(self.reader(self.backbone, turned))
+        with torch.autocast(logits.device.type, enabled=False):
+            return add(terms, {"rotation": self.weight * F.cross_entropy(full(logits), turn.to(logits.device))})
+
+    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
+        return self.method.encode(x)
+
+    def after_step(self, step: int, steps: int) -> None:
+        self.method.after_step(step, steps)
