@@ -57,6 +57,12 @@ def test_our_vit_in_timm(
     same(net, run_code(tmp_path, monkeypatch))
 
 
+def test_our_vit_with_a_late_cls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """timm has no such network: it leaves as a program, for batches of any size."""
+    net = exported(tmp_path, "vit_mini", cls_layer=3)
+    same(net, run_code(tmp_path, monkeypatch))
+
+
 def test_timm_keys_are_timms(timm: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     net = exported(tmp_path, "timm/resnet10t")
     fresh = timm.create_model("resnet10t", num_classes=0)

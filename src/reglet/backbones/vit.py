@@ -170,7 +170,7 @@ class ViT(nn.Module):
         for i, block in enumerate(self.blocks):
             if i == self.cls_layer:
                 cls = cast(Tensor, self.cls_token) + own if self.prefix else cast(Tensor, self.cls_token)
-                y = torch.cat([cls.expand(len(y), -1, -1), y], dim=1)
+                y = torch.cat([cls.expand(y.shape[0], -1, -1), y], dim=1)  # len(y) would be a constant in torch.export
             y = block(y)
         return self.norm(y), grid
 

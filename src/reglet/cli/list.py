@@ -10,6 +10,7 @@ def names(words: list[str]) -> int:
     from reglet.backbones.build import NAMES
     from reglet.data.load import SOURCES
     from reglet.engine.build import LOSSES, METHODS
+    from reglet.engine.equivariant import EQUIVARIANT
 
     rooms: dict[str, Sequence[str]] = {
         "data": SOURCES,
@@ -17,6 +18,7 @@ def names(words: list[str]) -> int:
         "methods": (*LOSSES, *METHODS),
         "losses": tuple(LOSSES),
         "views": tuple(views.POLICIES),
+        "equivariant": tuple(EQUIVARIANT),
     }
     if asks_help(words):
         print(f"reglet list [{' | '.join(rooms)}]")
@@ -25,5 +27,5 @@ def names(words: list[str]) -> int:
         if word not in rooms:
             raise ValueError(f"reglet list knows {', '.join(rooms)}; got {word!r}")
     for room in words or rooms:
-        print(f"{room:<8} {', '.join(rooms[room])}")
+        print(f"{room:<11} {', '.join(rooms[room])}")
     return OK

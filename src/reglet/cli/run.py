@@ -16,6 +16,7 @@ reglet pretrain runs/a/config.json    repeat a run, in a new directory; keys tha
 
   reglet pretrain                                              the built-in digits, in minutes on a laptop
   reglet pretrain data=photos/ model=vit_tiny out=runs/a
+  reglet pretrain data=photos/ model=vit_small model.cls_layer=3 method=moco equivariant=ser equivariant.layer=3
   reglet pretrain out=runs/a resume=true                       go on where it was stopped or killed
   reglet pretrain data=photos/ init_from=runs/a out=runs/b     a new run from the weights of another
 
@@ -120,7 +121,7 @@ def _free(out: Path) -> str:
 
 def _keys(command: str) -> list[str]:
     lines = []
-    own = {"method", "loss", "projector", "views", "micro_batch"} if command == "train" else {"labels"}
+    own = {"method", "loss", "projector", "views", "micro_batch", "equivariant"} if command == "train" else {"labels"}
     ordered = sorted(fields(Config), key=lambda f: (f.name not in FIRST, FIRST.index(f.name) if f.name in FIRST else 0))
     for f in ordered:
         if "help" in f.metadata and f.name not in own:

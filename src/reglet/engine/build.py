@@ -15,6 +15,8 @@ from reglet.blocks import SIM
 from reglet.data import Images, Part, load_pair
 from reglet.data.splits import leave_one_out, long_tail, some_labels
 from reglet.engine.config import Config, unknown
+from reglet.engine.equivariant import equivariant_views, make_equivariant
+from reglet.engine.feed import Policy
 from reglet.export import load_weights, preprocessing
 from reglet.losses.base import OnViews
 from reglet.method import Method
@@ -41,7 +43,7 @@ class Parts:
     method: Method
     images: Images
     test: Images | None
-    policy: views.Policy
+    policy: Policy
     size: int
     in_channels: int
     preprocess: Callable[[Tensor], Tensor]
@@ -63,16 +65,18 @@ def build_parts(config: Config) -> Parts:
     if config.init_from:
         load_weights(backbone, Path(config.init_from))
     method = _supervised(config, backbone, images) if config.command == "train" else _method(config, backbone)
+    policy, example = _policy(config, backbone, size), torch.zeros(2, in_channels, size, size)
+    method = make_equivariant(config, method, policy, example=example)
     if config.sim:
         loss = _call(SIM, config, "sim")
-        example = torch.zeros(2, in_channels, size, size)
         where = f"backbone.{config.sim}"
         method = methods.Regularized(method, where, loss, weight=config.sim_weight, example=example)
     elif config.of("sim"):
         raise ValueError(
             "sim.* are arguments of rhoSIM, which sim= attaches: say to which blocks, such as sim=layer*.*"
         )
-    return Parts(method, images, test, _policy(config, backbone, size), size, in_channels, preprocessing(size))
+    seen = equivariant_views(config, policy, backbone)
+    return Parts(method, images, test, seen, size, in_channels, preprocessing(size))
 
 
 def build_data(config: Config) -> tuple[Images, Images | None]:

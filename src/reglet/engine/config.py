@@ -7,12 +7,19 @@ from typing import Any
 from reglet.engine.settings import Settings, option
 
 Json = dict[str, Any]
-ROOMS = ("model", "method", "loss", "views", "sim")  # whose own arguments are given as room.argument=value
+ROOMS = (
+    "model",
+    "method",
+    "loss",
+    "views",
+    "sim",
+    "equivariant",
+)  # whose own arguments are given as room.argument=value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(Settings):
-    """`options`: arguments of the model, method, loss, view policy or SIM, as {"loss.slices": 1024}."""
+    """`options`: arguments of the model, method, loss, view policy, SIM or equivariance, as {"loss.slices": 1024}."""
 
     command: str = field(default="pretrain", metadata={"choices": ("pretrain", "train")})
     data: str = option(
@@ -26,6 +33,7 @@ class Config(Settings):
     projector: str = option("", "widths of the projector, such as 512-512-128; default: the method's own")
     sim: str = option("", "blocks of the network to attach rhoSIM to, by name or glob, such as layer*.*")
     sim_weight: float = option(5e-3, "weight of rhoSIM beside the other terms")
+    equivariant: str = option("", "equivariance beside the method: ser, augself, equimod, essl or stl")
     labels: str = option("", "of the training images, take a share (0.1) or a number (1000), stratified")
     long_tail: float = option(0.0, "make the classes unequal, the first so many times larger than the last; 0: no")
     leave_out: str = option("", "train without this domain, and test on it")
