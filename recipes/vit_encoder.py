@@ -9,7 +9,8 @@ AdamW with warm-up and cosine.  SER has a share r = 0.125 of the batch, 16 of 12
 import io
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import mean
 
@@ -87,7 +88,7 @@ def load(path: Path) -> Data:
         if "jpeg" not in archive.files:
             return load_arrays(path)
         files, offsets, labels, split = (archive[key] for key in ("jpeg", "offsets", "labels", "split"))
-    images = torch.stack([_decoded(files[a:b].tobytes()) for a, b in zip(offsets, offsets[1:], strict=False)])
+    images = torch.stack([_decoded(files[a:b].tobytes()) for a, b in pairwise(offsets)])
     parts = [torch.from_numpy(np.flatnonzero(split == i)) for i in (0, 1)]
     y = torch.from_numpy(labels.astype(np.int64))
     train, test = (InMemory(images[p], labels=y[p], name=f"{path.stem}/{i}") for i, p in enumerate(parts))
@@ -109,16 +110,23 @@ def method(run: Pretraining) -> Method:
     torch.manual_seed(run.seed)
     net = network(run)
     if run.base == "MoCo-v3":
-        heads = {"projector": normed_mlp(run.dim, widths=(256, 128)), "predictor": normed_mlp(128, widths=(256, 128))}
-        base: Method = MoCoV3(net, **heads)
+        head = normed_mlp(run.dim, widths=(256, 128))
+        base: Method = MoCoV3(net, projector=head, predictor=normed_mlp(128, widths=(256, 128)))
     else:
         base = JointEmbedding(net, LOSSES[run.base], projector=projector(run.dim, widths=(512, 512, 128)))
     layer = run.layer or None
     if run.wrapper == "ser":
         area = (0.7, 1.3) if run.scales else None
         group = Symmetry(turns=run.turns, flips=run.flips, area=area)
-        options = {"layer": run.layer, "share": run.share, "weight": run.weight, "group": group, "width": 128}
-        return Equivariant(base, grad_mode="released" if run.grad_mode == "released" else "full", **options)
+        return Equivariant(
+            base,
+            layer=run.layer,
+            share=run.share,
+            weight=run.weight,
+            group=group,
+            grad_mode="released" if run.grad_mode == "released" else "full",
+            width=128,
+        )
     if run.wrapper == "augself":
         return AugSelf(base, crop=run.weight, color=run.weight, layer=layer, hidden=128)
     if run.wrapper == "equimod":
@@ -258,11 +266,3 @@ def markdown(rows: Sequence[Result]) -> str:
             cells.append(cell)
         lines.append(f"| {row['base']} | {row['arm']} | {row['versus'] or '-'} | " + " | ".join(cells) + " |")
     return "\n".join(lines)
-
-
-def of(result: Result) -> Pretraining:
-    return Pretraining(**result["run"])
-
-
-def settings(run: Pretraining) -> dict[str, object]:
-    return {k: v for k, v in asdict(run).items() if k not in ("seed", "data")}

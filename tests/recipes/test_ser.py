@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from recipes.vit_encoder import Pretraining
 
 from recipes import ser, vit_encoder
-from recipes.vit_encoder import Pretraining
 
 
 def words(data: Path, out: Path, *more: str) -> list[str]:
