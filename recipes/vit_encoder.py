@@ -26,7 +26,7 @@ from recipes.encoder import Data, known, scores
 from recipes.encoder import load_parts as load_arrays
 from reglet import views
 from reglet.backbones import ViT, projector
-from reglet.data import Images, InMemory
+from reglet.data import Images, InMemory, Part
 from reglet.diagnostics import equivariance, layer_maps, predict_flip, predict_rotation
 from reglet.diagnostics.equivariance import standard_transforms
 from reglet.engine.feed import Policy
@@ -46,6 +46,7 @@ from reglet.probes import linear_probe
 from reglet.train import fit
 
 PATCH, DEPTH, LAST = 4, 6, 3
+PROBED = 5000  # training images that the linear probe is fitted to
 LOSSES: dict[str, OnViews] = {  # with the weights that recipes/ssl_losses.py found
     "Barlow Twins": BarlowTwinsLoss(weight=0.08),
     "VISReg": VISRegLoss(lam=0.3, slices=256),
@@ -62,6 +63,7 @@ class Pretraining(arms.Run):
     seed: int
     epochs: int
     data: str  # digest of the images
+    images: int = 0  # of the training part; 0: all
     base: str = "Barlow Twins"
     wrapper: str = ""  # ser, augself, equimod, or none
     layer: int = 3  # 0: the backbone's features
@@ -166,12 +168,19 @@ def pretrain(run: Pretraining, images: Images) -> ViT:
 def compute(run: Pretraining, data: Data, *, folder: Path | None = None) -> Result:
     """Train, keep the weights in `folder`, and measure.  Without epochs: the weights as they start."""
     torch.manual_seed(run.seed)
-    net = pretrain(run, data.train) if run.epochs else network(run)
+    net = pretrain(run, some(data.train, run.images or len(data.train))) if run.epochs else network(run)
     if folder is not None:
         save_file({k: v.contiguous() for k, v in net.state_dict().items()}, folder / f"{run.key}.safetensors")
-    x, x_test = (features(net, pixels(part, run.size)) for part in (data.train, data.test))
-    found = scores(x, known(data.train), x_test, known(data.test))
-    return found | symmetry(net, pixels(data.test, run.size))
+    train = some(data.train, PROBED)
+    x, x_test = (features(net, pixels(part, run.size)) for part in (train, data.test))
+    found = scores(x, known(train), x_test, known(data.test))
+    return found | symmetry(net, pixels(some(data.test, 500), run.size))
+
+
+def some(images: Images, n: int) -> Images:
+    """At most n of them, the same in every run."""
+    chosen = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:n]
+    return Part(images, chosen, name=f"some-{n}")
 
 
 def trained(run: Pretraining, folder: Path) -> ViT:
@@ -191,15 +200,16 @@ def features(net: ViT, x: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
 
 
 def symmetry(net: ViT, x: Float[Tensor, "n 3 h w"]) -> Result:
-    """Equivariance of every block's map, and what a linear probe reads of turns and flips.
+    """Equivariance of every block's map, and what a linear probe reads of turns and flips at layers 3 and 6.
 
     The probe sees the means over the four quadrants of a map: the mean over all places of an equivariant map would not
     change at all when its image is turned.
     """
     maps = layer_maps(net, "blocks.*", patch=PATCH)
+    probed = layer_maps(net, ["blocks.2", "blocks.5"], patch=PATCH)
     kinds = {"rot": ("rot90", "rot180", "rot270"), "flip": ("flip",), "scale": ("smaller", "larger")}
     transforms = {k: g for k, g in standard_transforms(multiple=PATCH).items() if k != "shift"}
-    by_layer = equivariance(maps, x[:500], transforms=transforms)
+    by_layer = equivariance(maps, x, transforms=transforms)
     score = {
         measure: {
             kind: [mean(getattr(layer[name], measure) for name in names) for layer in by_layer.values()]
@@ -209,25 +219,24 @@ def symmetry(net: ViT, x: Float[Tensor, "n 3 h w"]) -> Result:
     }
 
     def quadrants(images: Tensor) -> dict[str, Tensor]:
-        return {name: nn.functional.adaptive_avg_pool2d(y, 2).flatten(1) for name, y in maps(images).items()}
+        return {name: nn.functional.adaptive_avg_pool2d(y, 2).flatten(1) for name, y in probed(images).items()}
 
     def accuracy(*parts: Tensor) -> float:
         return 100 * linear_probe(*parts, strengths=(1e-2,)).accuracy
 
-    few = x[:1000]
     return {
         "equivariance": score,
-        "turn probe": list(predict_rotation(quadrants, few, score=accuracy).values()),
-        "flip probe": list(predict_flip(quadrants, few, score=accuracy).values()),
+        "turn probe": list(predict_rotation(quadrants, x, score=accuracy).values()),
+        "flip probe": list(predict_flip(quadrants, x, score=accuracy).values()),
     }
 
 
 def measures(result: Result) -> dict[str, float]:
     """What tables show: accuracies in per cent, and centred cosines and probes at layers 3 and 6."""
     found: dict[str, float] = {"linear": result["linear"], "20-NN": result["knn"]}
-    for layer in (3, DEPTH):
+    for i, layer in enumerate((3, DEPTH)):
         found |= {f"{kind} {layer}": v[layer - 1] for kind, v in result["equivariance"]["centred"].items()}
-        found |= {f"{kind} probe {layer}": result[f"{kind} probe"][layer - 1] for kind in ("turn", "flip")}
+        found |= {f"{kind} probe {layer}": result[f"{kind} probe"][i] for kind in ("turn", "flip")}
     return found
 
 
