@@ -10,6 +10,8 @@ import argparse
 import hashlib
 import sys
 from collections.abc import Sequence
+from copy import deepcopy
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +23,7 @@ from torch import Tensor, nn
 from recipes import arms
 from recipes.arms import REPO, Result
 from recipes.contest import Contest, hold
-from recipes.efficientnet_lite0 import WIDTH, EfficientNetLite0, pretrained
+from recipes.efficientnet_lite0 import STAGES, EfficientNetLite0, pretrained
 from recipes.generalize import Labelled, Network, Training, fit, scores, see
 from reglet.methods.domains import leave_out
 
@@ -71,12 +73,13 @@ CONTEST = Contest(
 
 
 class Tail(nn.Sequential):
-    """Stage 6 and what follows, on the map that the frozen stages made, averaged to half its side: a quarter of the
-    work.  Batch norms keep ImageNet's statistics, as in DomainBed."""
+    """The last stage, on the map that the frozen stages made, averaged to half its side: a quarter of the work.  Batch
+    norms keep ImageNet's statistics, as in DomainBed."""
 
-    def __init__(self, net: EfficientNetLite0) -> None:
+    def __init__(self, stage: nn.Module) -> None:
         super().__init__()
-        self.map, self.smaller, self.stage, self.last = nn.Identity(), nn.AvgPool2d(2), net.stages[-1], net.last
+        self.map, self.smaller, self.stage = nn.Identity(), nn.AvgPool2d(2), stage
+        self.average, self.flat = nn.AdaptiveAvgPool2d(1), nn.Flatten()
 
     def train(self, mode: bool = True) -> "Tail":
         super().train(mode)
@@ -87,13 +90,18 @@ class Tail(nn.Sequential):
 
 
 def network() -> Network:
-    return Network(Tail(pretrained()), WIDTH, blocks=["stage", "last"], style=["map"])
+    return Network(Tail(deepcopy(imagenet().stages[-1])), STAGES[-1][3], blocks=["stage", "flat"], style=["map"])
+
+
+@cache
+def imagenet() -> EfficientNetLite0:
+    return pretrained()
 
 
 @torch.no_grad()
 def make_maps(folder: Path, path: Path, *, size: int) -> None:
     """What the frozen stages make of every image, 192 x 4 x 4 at 128 px, with labels and domains: once, in a file."""
-    net = pretrained()
+    net = imagenet()
     frozen = nn.Sequential(net.stem, net.stages[:-1])
     maps, labels, domains = [], [], []
     for d, name in enumerate(DOMAINS):
