@@ -7,9 +7,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from reglet.blocks.distances import DISTANCES, STANDARDIZED, standardize
+from reglet.blocks.distances import DISTANCES, STANDARDIZED, Standardize
 
 EPS = 1e-6
+standardize = Standardize(eps=EPS)
 
 
 def tokens(*shape: int, seed: int = 0) -> Tensor:
@@ -17,13 +18,13 @@ def tokens(*shape: int, seed: int = 0) -> Tensor:
 
 
 def normalized(name: str, zy: Tensor, zx: Tensor) -> Tensor:
-    return DISTANCES[name](standardize(zy, eps=EPS), standardize(zx, eps=EPS))
+    return DISTANCES[name](standardize(zy), standardize(zx))
 
 
 def test_standardize_is_the_formula() -> None:
     h = tokens(2, 7, 3)
     expected = (h - h.mean(1, keepdim=True)) / h.std(1, keepdim=True, unbiased=True)
-    torch.testing.assert_close(standardize(h, eps=EPS), expected, rtol=1e-9, atol=0)
+    torch.testing.assert_close(standardize(h), expected, rtol=1e-9, atol=0)
 
 
 def test_norm_mse_is_one_minus_the_correlation() -> None:

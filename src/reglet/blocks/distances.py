@@ -3,21 +3,35 @@
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from reglet.types import Scalar
 
 Tokens = Float[Tensor, "b n d"]
 
 
-def standardize(h: Tokens, *, eps: float) -> Tokens:
+class Standardize(nn.Module):
     """t(h) = (h - mean) / std over the tokens of each sample and feature (eq. 3), with the unbiased std of the code.
 
     sqrt(var + eps^2) instead of std + eps: a constant feature then has a finite gradient.
     """
-    centred = h - h.mean(1, keepdim=True)
-    var = centred.square().sum(1, keepdim=True) / (h.shape[1] - 1)
-    return centred * torch.rsqrt(var + eps**2)
+
+    def __init__(self, *, eps: float) -> None:
+        super().__init__()
+        self.eps = eps
+
+    def forward(self, h: Tokens) -> Tokens:
+        centred = h - h.mean(1, keepdim=True)
+        return centred * self._scale(centred)
+
+    def gradient(self, h: Tokens, t: Tokens, g: Tokens) -> Tokens:
+        """For h, where g is that for t = t(h): s (g - mean g - t <t, g> / (n - 1)) with s = 1 / sqrt(var + eps^2)."""
+        along = (t * g).sum(1, keepdim=True) / (h.shape[1] - 1)
+        return (g - g.mean(1, keepdim=True)).addcmul_(t, along, value=-1).mul_(self._scale(h - h.mean(1, keepdim=True)))
+
+    def _scale(self, centred: Tokens) -> Float[Tensor, "b 1 d"]:
+        var = centred.square().sum(1, keepdim=True) / (centred.shape[1] - 1)
+        return torch.rsqrt(var + self.eps**2)
 
 
 def l2(u: Tokens, v: Tokens) -> Scalar:

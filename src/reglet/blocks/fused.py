@@ -4,7 +4,7 @@ Backward needs of them only g_h, the gradient behind the first linear layer, whi
 ResNet-50 an eighth of the memory.  The gradient of the tokens is g_h W, one product, made when backward comes by.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.autograd.graph import saved_tensors_hooks
 
+from reglet.blocks import chain
 from reglet.blocks.tokens import channels_first, gather, spread
 from reglet.types import Scalar
 
@@ -20,15 +21,15 @@ from reglet.types import Scalar
 def at_once(
     tokens: Float[Tensor, "b t c"],
     places: Int[Tensor, "b_or_1 n"],
-    first: nn.Sequential,
-    rest: Callable[[Tensor], Scalar],
-    parameters: list[nn.Parameter],
+    layers: Sequence[nn.Module],
+    distance: Callable[[Tensor], Scalar],
     *,
+    stem: int,
     dtype: torch.dtype,
 ) -> Scalar:
-    """rest(first(tokens at places)), in `dtype`.  `first` has linear layers only; `parameters` are those of both
-    that are trained."""
-    value: Scalar = _AtOnce.apply(tokens, places, first, rest, dtype, *parameters)
+    """distance(layers(tokens at places)), in `dtype`.  The first `stem` layers are linear."""
+    trained = [p for layer in layers for p in layer.parameters() if p.requires_grad]
+    value: Scalar = _AtOnce.apply(tokens, places, layers, distance, stem, dtype, *trained)
     return value
 
 
@@ -39,14 +40,18 @@ class _AtOnce(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, tokens: Tensor, places: Tensor, first: Any, rest: Any, dtype: torch.dtype, *parameters: Any
+        ctx: Any, tokens: Tensor, places: Tensor, layers: Any, distance: Any, stem: int, dtype: Any, *trained: Any
     ) -> Tensor:
-        with torch.enable_grad(), saved_tensors_hooks(_itself, _itself):
-            h = first(gather(tokens.detach(), places).to(dtype))
-            h = h if h.requires_grad else h.requires_grad_()
-            value: Tensor = rest(h)
-            ctx.g_h, *ctx.g_parameters = torch.autograd.grad(value, [h, *parameters])
-        ctx.weights = [(layer.weight, layer.weight._version) for layer in reversed(first)]
+        with saved_tensors_hooks(_itself, _itself):
+            values = chain.forward(layers, gather(tokens.detach(), places).to(dtype))
+            with torch.enable_grad():
+                prediction = values[-1].detach().requires_grad_()
+                value: Tensor = distance(prediction)
+                (g,) = torch.autograd.grad(value, prediction)
+            found = chain.gradient(layers, values, g, whole=not stem)
+        ctx.g_stem = found.at[stem]
+        ctx.g_trained = [found.parameters[p] for p in trained]
+        ctx.weights = [(layer.weight, layer.weight._version) for layer in reversed(layers[:stem])]
         ctx.places, ctx.tokens, ctx.dtype = places, tokens.shape[1], tokens.dtype
         ctx.channels_first = channels_first(tokens)
         return value.detach()
@@ -56,14 +61,15 @@ class _AtOnce(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
         g_tokens = None
         if ctx.needs_input_grad[0]:
-            rows = g * ctx.g_h
+            rows = g * ctx.g_stem
             for weight, version in ctx.weights:
                 if weight._version != version:
                     raise RuntimeError("the weights of a head changed between forward and backward")
                 rows = rows @ weight
             rows = rows.to(ctx.dtype)
             g_tokens = spread(rows, ctx.places, tokens=ctx.tokens, channels_first=ctx.channels_first)
-        return g_tokens, None, None, None, None, *(g * own for own in ctx.g_parameters)
+        g_trained = torch._foreach_mul(ctx.g_trained, g) if ctx.g_trained else []
+        return g_tokens, None, None, None, None, None, *g_trained
 
 
 def _itself(tensor: Tensor) -> Tensor:

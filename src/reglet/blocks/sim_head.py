@@ -1,5 +1,6 @@
 """What SIM trains for one block, and how it looks at one call of that block."""
 
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple, TypeVar
 
@@ -7,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from reglet.blocks.distances import DISTANCES, STANDARDIZED, standardize
+from reglet.blocks.distances import DISTANCES, STANDARDIZED, Standardize
 from reglet.blocks.fused import at_once
 from reglet.blocks.sampling import LEAST, Sampler
 from reglet.blocks.tokens import Grid, Layout, common_grids, onto, pick, points
@@ -71,7 +72,8 @@ class SIMHead(nn.Module):
     ) -> None:
         super().__init__()
         self.net, self.sampler, self.layout = net, sampler, layout
-        self.loss, self.norm_before_predictor, self.eps = loss, norm_before_predictor, eps
+        self.loss, self.norm_before_predictor = loss, norm_before_predictor
+        self.standardize = Standardize(eps=eps) if loss in STANDARDIZED else nn.Identity()
         self.grids: dict[Grid, Grid] = {}  # grid of an input -> grid of its output, as seen so far
 
     def before(self, x: Tensor) -> Taken | Tensor:
@@ -92,28 +94,27 @@ class SIMHead(nn.Module):
             raise RuntimeError(f"inputs of one size gave outputs of grid {taken.grid}, and now {grid}")
         if tokens.shape[1] < LEAST:
             tokens = tokens.flatten(0, 1)[None]
-        target = taken.target
         if torch.compiler.is_compiling():
-            return Pair(target, pick(tokens, taken.places))
+            return Pair(taken.target, pick(tokens, taken.places))
         with torch.autocast(y.device.type, enabled=False):
-            trained = [p for p in self.net.parameters() if p.requires_grad]
-            rest = partial(self._distance, target=target)
-            return at_once(tokens, taken.places, self.net.stem, rest, trained, dtype=target.dtype)
+            distance = partial(DISTANCES[self.loss], v=self.standardize(taken.target))
+            return at_once(
+                tokens, taken.places, self.layers, distance, stem=len(self.net.stem), dtype=taken.target.dtype
+            )
 
     def forward(self, pair: Pair | Scalar) -> Scalar:
         if isinstance(pair, Tensor):
             return pair
-        return self._distance(self.net.stem(pair.tokens.to(pair.target.dtype)), target=pair.target)
+        prediction = nn.Sequential(*self.layers)(pair.tokens.to(pair.target.dtype))
+        return DISTANCES[self.loss](prediction, self.standardize(pair.target))
 
-    def _distance(self, h: Float[Tensor, "b n w"], *, target: Float[Tensor, "b n k"]) -> Scalar:
-        h = self.net.trunk(h)
-        if self.loss not in STANDARDIZED:
-            prediction = self.net.predictor(h)
-        elif self.norm_before_predictor:
-            target, prediction = standardize(target, eps=self.eps), self.net.predictor(standardize(h, eps=self.eps))
-        else:
-            target, prediction = standardize(target, eps=self.eps), standardize(self.net.predictor(h), eps=self.eps)
-        return DISTANCES[self.loss](prediction, target)
+    @property
+    def layers(self) -> Sequence[nn.Module]:
+        """What y_S goes through: stem, trunk, predictor, and before or after the latter the standardization."""
+        predictor = _unrolled(self.net.predictor)
+        t = _unrolled(self.standardize) if self.loss in STANDARDIZED else []
+        end = [*t, *predictor] if self.norm_before_predictor else [*predictor, *t]
+        return [*self.net.stem, *self.net.trunk, *end]
 
     @torch.no_grad()
     def _take(self, x: Tensor, grid: Grid) -> Taken:
@@ -130,6 +131,10 @@ class SIMHead(nn.Module):
 
 def _trunk(dim: int) -> nn.Sequential:
     return nn.Sequential(nn.ReLU(), nn.Linear(2 * dim, dim), nn.ReLU(), nn.Linear(dim, dim))
+
+
+def _unrolled(module: nn.Module) -> list[nn.Module]:
+    return list(module) if isinstance(module, nn.Sequential) else [module]
 
 
 M = TypeVar("M", bound=nn.Module)

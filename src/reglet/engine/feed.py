@@ -1,6 +1,6 @@
 """The batch of a step: images read ahead in a thread, views made on the training device."""
 
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -11,6 +11,7 @@ from torch import Tensor
 from reglet.data.images import Images
 from reglet.engine.order import VIEWS, Order, generator, share
 from reglet.method import Batch
+from reglet.threads import single_threads
 
 
 @runtime_checkable
@@ -44,7 +45,7 @@ class Feed:
         self.last = last
         self.device, self.mine = device, share(order.batch, rank, world)
         self.layout = torch.channels_last if channels_last else torch.contiguous_format
-        self.reader = ThreadPoolExecutor(1, thread_name_prefix="reglet-read")
+        self.reader = single_threads(1)
         self.ahead: tuple[int, Future[Tensor]] | None = None
 
     def __call__(self, step: int) -> Batch:

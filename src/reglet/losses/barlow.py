@@ -64,14 +64,17 @@ class BarlowTwinsLoss(OnViews):
         self.weight, self.eps, self.variant = weight, eps, variant
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        v = len(z)
+        # The gradient of unbind is one stack; that of z[i] would be as large as all views together.
+        return self.compute_separate(list(z.unbind()), n_global)
+
+    def compute_separate(self, views: list[Float[Tensor, "n d"]], n_global: int) -> Terms:
+        v = len(views)
         if self.variant == "official":
             if v < 2:
                 raise ValueError("BarlowTwinsLoss compares views and needs at least 2, got 1")
             compared = list(pairs(v, n_global))
         else:
             compared = [(i, i + 1) for i in range(v - 1)] or [(0, 0)]
-        views = z.unbind()  # whose gradient is one stack; that of z[i] would be as large as all views together
         terms = [barlow_twins(views[i], views[j], eps=self.eps, variant=self.variant) for i, j in compared]
         on, off = (torch.stack(every).mean() for every in zip(*terms, strict=True))
         return {"invariance": on, "redundancy": self.weight * off}

@@ -118,12 +118,13 @@ def _gradient(
     n = len(a)
     if len(kept) == 2:  # B (2 de C + diag dc)^T, where C has no diagonal
         C, c = kept
-        E = C * (2 * de)
-        E.diagonal().copy_(dc)
+        s = torch.ones_like(c) if scale is None else scale
+        E = C * (2 * de * s)[:, None]
+        E.diagonal().copy_(dc * s)
         if scale is None:
             return b @ E.T
-        along = torch.linalg.vecdot(E, C).add_(dc * c)  # n mean(da a)
-        return (b @ (E * scale[:, None]).T).addcmul_(a, along * scale, value=-1 / n)
+        along = 2 * de * torch.linalg.vecdot(C, C) + dc * c  # n mean(da a)
+        return (b @ E.T).addcmul_(a, along * scale, value=-1 / n)
     G, H, c = kept  # 2 de (B B^T A - B diag c) + B diag dc
     wide_a, wide_b = a.to(G.dtype), b.to(G.dtype)
     da = ((2 * de * H) @ wide_a).addcmul_(wide_b, dc - 2 * de * c)

@@ -17,14 +17,14 @@ through the same two factors.
 
 import math
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from reglet.losses.base import OnViews
-from reglet.losses.sliced import sliced_mean, sliced_sum, some_at_a_time
+from reglet.losses.sliced import given, sliced_mean, sliced_sum
 from reglet.losses.slices import Slices
 from reglet.types import Scalar, Terms
 
@@ -80,7 +80,7 @@ class EppsPulley:
         self.knots = knots
         self.U = self.V = self.slope = knots.t.new_empty(0)
 
-    def __call__(self, p: Float[Tensor, "k v n"]) -> tuple[Tensor, Float[Tensor, "k v n"]]:
+    def __call__(self, p: Float[Tensor, "k v n"]) -> tuple[Tensor, Float[Tensor, "k v n"], float]:
         k, v, n = p.shape
         knots, x = self.knots, p.view(k * v, n)
         self._reserve(x)
@@ -99,7 +99,7 @@ class EppsPulley:
         x.copy_(slope[0])
         for row, harmonic in zip(slope[1:], self.U[1:], strict=True):
             x.addcmul_(row, harmonic)
-        return value, p
+        return value, p, 1.0
 
     def _reserve(self, x: Float[Tensor, "r n"]) -> None:
         if self.U.shape[1:] == x.shape:
@@ -125,7 +125,7 @@ def epps_pulley(
 ) -> Scalar:
     """mean_{v,k} T(z w_k) for the given unit directions."""
     grid = _knots(knots, t_max, z.device, z.dtype)
-    return sliced_sum(z, some_at_a_time(directions, z), EppsPulley(grid)) / len(directions)
+    return sliced_sum(z, given(directions), partial(EppsPulley, grid)) / len(directions)
 
 
 class SIGReg(OnViews):
@@ -161,4 +161,4 @@ class SIGReg(OnViews):
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
         grid = _knots(self.knots, self.t_max, z.device, z.dtype)
-        return {"sigreg": sliced_mean(z, self.slices, EppsPulley(grid), gathered=self.gather)}
+        return {"sigreg": sliced_mean(z, self.slices, partial(EppsPulley, grid), gathered=self.gather)}

@@ -6,7 +6,7 @@ Slices are taken a chunk at a time; all views share one product, and projections
 sum over samples wants them contiguous.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 
 import torch
 from jaxtyping import Float
@@ -15,49 +15,69 @@ from torch import Tensor
 from reglet.dist import sum_over_ranks, world_size
 from reglet.losses.fused import fused
 from reglet.losses.slices import Slices
+from reglet.threads import in_shares, shares
 from reglet.types import Scalar
 
-# projections -> the sum over slices of the loss, and its gradient, which may take the projections' place
-OneDimensional = Callable[[Float[Tensor, "k v n"]], tuple[Tensor, Float[Tensor, "k v n"]]]
+# projections -> the sum over slices of the loss, and its gradient as a tensor, which may take the projections' place,
+# and a factor
+OneDimensional = Callable[[Float[Tensor, "k v n"]], tuple[Tensor, Float[Tensor, "k v n"], float]]
 
-CHUNK = 1 << 18  # projections at a time: one megabyte each of values and gradients, which stays in the cache
+# (size, own, of) -> the directions of share `own` of `of`, `size` at a time
+Chunks = Callable[[int, int, int], Iterable[Float[Tensor, "_ d"]]]
+
+CHUNK = 1 << 18  # projections at a time, of all shares together: a megabyte, which stays in the cache
 
 
-def sliced_sum(z: Float[Tensor, "v n d"], chunks: Iterable[Float[Tensor, "_ d"]], loss: OneDimensional) -> Scalar:
-    """sum_k loss(z w_k) over the directions in `chunks`."""
+def sliced_sum(z: Float[Tensor, "v n d"], chunks: Chunks, loss: Callable[[], OneDimensional]) -> Scalar:
+    """sum_k loss(z w_k) over the directions in `chunks`, with a loss of its own, and so its own memory, per thread."""
 
     def kernel(z: Tensor) -> tuple[Tensor, tuple[Tensor]]:
-        v, n, d = z.shape
-        rows = z.reshape(v * n, d)
-        value = torch.zeros((), dtype=torch.float64, device=z.device)
-        grad = torch.zeros_like(rows)
-        memory = rows.new_empty(0, v * n)  # the same for all chunks: fresh pages cost as much as a sort
-        for w in chunks:
-            if len(memory) < len(w):
-                memory = rows.new_empty(len(w), v * n)
-            p = torch.mm(w, rows.T, out=memory[: len(w)])
-            part, slope = loss(p.view(-1, v, n))
-            value += part
-            grad.addmm_(slope.view(-1, v * n).T, w)
+        v, n, _ = z.shape
+        of = shares(z.device)
+        size = max(1, CHUNK // (v * n * of))
+        parts = in_shares(lambda own, of: _share(z, chunks(size, own, of), loss()), of)
+        value, grad = (sum(every[1:], every[0]) for every in zip(*parts, strict=True))
         return value.to(z.dtype), (grad.view_as(z),)
 
     return fused(kernel, z)
 
 
-def sliced_mean(z: Float[Tensor, "v n d"], slices: Slices, loss: OneDimensional, *, gathered: bool) -> Scalar:
+def _share(
+    z: Float[Tensor, "v n d"], chunks: Iterable[Float[Tensor, "_ d"]], loss: OneDimensional
+) -> tuple[Tensor, Float[Tensor, "vn d"]]:
+    v, n, d = z.shape
+    rows = z.reshape(v * n, d)
+    value = torch.zeros((), dtype=torch.float64, device=z.device)
+    grad = torch.zeros_like(rows)
+    memory = rows.new_empty(0, v * n)  # the same for all chunks: fresh pages cost as much as a sort
+    for w in chunks:
+        if len(memory) < len(w):
+            memory = rows.new_empty(len(w), v * n)
+        p = torch.mm(w, rows.T, out=memory[: len(w)])
+        part, slope, factor = loss(p.view(-1, v, n))
+        value += part
+        grad.addmm_(slope.view(-1, v * n).T, w, alpha=factor)
+    return value, grad
+
+
+def sliced_mean(
+    z: Float[Tensor, "v n d"], slices: Slices, loss: Callable[[], OneDimensional], *, gathered: bool
+) -> Scalar:
     """1/K sum_k loss(z w_k) over this step's directions.
 
     Where every rank holds the same gathered batch and the same directions, each takes its part of the directions:
     the value is that of one process, and the work is not done W times.
     """
-    v, n, d = z.shape
     split = gathered and slices.shared and world_size() > 1
-    summed = sliced_sum(z, slices.chunks(d, like=z, split=split, size=CHUNK // (v * n)), loss)
+
+    def drawn(size: int, own: int, of: int) -> Iterable[Tensor]:
+        return slices.chunks(z.shape[-1], like=z, split=split, size=size, share=(own, of))
+
+    summed = sliced_sum(z, drawn, loss)
     slices.advance()
     return (sum_over_ranks(summed) if split else summed) / slices.count
 
 
-def some_at_a_time(directions: Float[Tensor, "k d"], z: Float[Tensor, "v n d"]) -> Sequence[Float[Tensor, "_ d"]]:
-    """Given directions in chunks of the same size as drawn ones."""
-    v, n, _ = z.shape
-    return directions.split(max(1, CHUNK // (v * n)))
+def given(directions: Float[Tensor, "k d"]) -> Chunks:
+    """Directions that are there already."""
+    return lambda size, own, of: directions.split(size)[own::of]

@@ -38,18 +38,22 @@ class Slices(nn.Module):
     def set_extra_state(self, state: Tensor) -> None:
         self.step = int(state)
 
-    def chunks(self, d: int, like: Tensor, *, split: bool, size: int) -> Iterator[Float[Tensor, "k d"]]:
+    def chunks(
+        self, d: int, like: Tensor, *, split: bool, size: int, share: tuple[int, int] = (0, 1)
+    ) -> Iterator[Float[Tensor, "k d"]]:
         """This step's directions, `size` at a time, rounded up to whole blocks.
 
         All come in the same memory: each holds until the next is asked for.
         split: only this rank's part of shared slices.
+        share: of these, every so manieth chunk (which, of how many).
         """
         step, own = self.step, rank()
         generator = torch.Generator(like.device)
         blocks = range(own if split else 0, -(-self.count // BLOCK), world_size() if split else 1)
         together = max(1, min(len(blocks), -(-size // BLOCK)))
         w = like.new_empty(together * BLOCK, d)
-        for first in range(0, len(blocks), together):
+        which, of = share
+        for first in range(which * together, len(blocks), of * together):
             drawn = 0
             for b in blocks[first : first + together]:
                 generator.manual_seed(_mix(self.seed, step, b, -1 if self.shared else own))

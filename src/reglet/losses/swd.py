@@ -5,12 +5,14 @@
 No centring and no scaling: location, scale and shape are one term.
 """
 
+from functools import partial
+
 from jaxtyping import Float
 from torch import Tensor
 
 from reglet.losses.base import OnViews
 from reglet.losses.invariance import balanced, fraction
-from reglet.losses.sliced import sliced_mean, sliced_sum, some_at_a_time
+from reglet.losses.sliced import given, sliced_mean, sliced_sum
 from reglet.losses.slices import Slices
 from reglet.losses.wasserstein import ToQuantiles, normal_quantiles
 from reglet.types import Scalar, Terms
@@ -19,7 +21,7 @@ from reglet.types import Scalar, Terms
 def sliced_wasserstein(z: Float[Tensor, "v n d"], directions: Float[Tensor, "k d"], *, clamp: float = 1e-4) -> Scalar:
     """mean_{v,i,k} (sort_i(z w_k) - q_i)^2 for the given unit directions."""
     q = normal_quantiles(z.shape[1], "weibull", clamp, z.device, z.dtype)
-    return sliced_sum(z, some_at_a_time(directions, z), ToQuantiles(q)) / len(directions)
+    return sliced_sum(z, given(directions), partial(ToQuantiles, q)) / len(directions)
 
 
 class SWD(OnViews):
@@ -49,7 +51,7 @@ class SWD(OnViews):
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
         q = normal_quantiles(z.shape[1], "weibull", self.clamp, z.device, z.dtype)
-        return {"swd": sliced_mean(z, self.slices, ToQuantiles(q), gathered=self.gather)}
+        return {"swd": sliced_mean(z, self.slices, partial(ToQuantiles, q), gathered=self.gather)}
 
 
 class SWDLoss(OnViews):

@@ -9,6 +9,8 @@ code take means, on which the weights were tuned, and so do we):
     L        = lam (L_scale + L_shape + L_center) + (1 - lam) L_inv
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import get_args
 
 import torch
@@ -17,7 +19,7 @@ from torch import Tensor
 
 from reglet.losses.base import OnViews
 from reglet.losses.invariance import balanced, fraction
-from reglet.losses.sliced import OneDimensional, sliced_mean, sliced_sum, some_at_a_time
+from reglet.losses.sliced import given, sliced_mean, sliced_sum
 from reglet.losses.slices import Slices
 from reglet.losses.wasserstein import Positions, ToQuantiles, normal_quantiles
 from reglet.types import Scalar, Terms
@@ -43,7 +45,7 @@ def visreg_shape(
 ) -> Scalar:
     """mean_{v,i,k} (sort_i(zn w_k) - q_i)^2 for the given unit directions."""
     zn = _normalized(z, eps, detach)
-    return sliced_sum(zn, some_at_a_time(directions, zn), _to_normal(zn, positions)) / len(directions)
+    return sliced_sum(zn, given(directions), _to_normal(zn, positions)) / len(directions)
 
 
 class VISReg(OnViews):
@@ -164,5 +166,5 @@ def _normalized(z: Float[Tensor, "v n d"], eps: float, detach: bool) -> Float[Te
     return zc / (std.detach() if detach else std)
 
 
-def _to_normal(z: Tensor, positions: Positions) -> OneDimensional:
-    return ToQuantiles(normal_quantiles(z.shape[1], positions, 0.0, z.device, z.dtype))
+def _to_normal(z: Tensor, positions: Positions) -> Callable[[], ToQuantiles]:
+    return partial(ToQuantiles, normal_quantiles(z.shape[1], positions, 0.0, z.device, z.dtype))

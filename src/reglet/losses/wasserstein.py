@@ -35,14 +35,14 @@ class ToQuantiles:
         self.q = q
         self.order, self.target = _Order(len(q)), q.new_empty(0, 0, 0)
 
-    def __call__(self, p: Float[Tensor, "k v n"]) -> tuple[Tensor, Float[Tensor, "k v n"]]:
+    def __call__(self, p: Float[Tensor, "k v n"]) -> tuple[Tensor, Float[Tensor, "k v n"], float]:
         scale = 1 / (p.shape[1] * p.shape[2])
         if len(self.target) < len(p):
             self.target = torch.empty_like(p)
         target = self.target[: len(p)].scatter_(-1, self.order(p), self.q.expand_as(p))
         gap = p.sub_(target)
         flat = gap.view(-1)
-        return torch.dot(flat, flat) * scale, gap.mul_(2 * scale)
+        return torch.dot(flat, flat) * scale, gap, 2 * scale
 
 
 class _Order:
@@ -50,8 +50,7 @@ class _Order:
 
     On the CPU a vectorised sort of values is far faster than one of indices, and a float32 fits into a float64 with 29
     bits to spare: enough to carry its index along.  (An infinity turns into NaN that way, and NaN loses its index: the
-    order is then wrong, but no loss of such values is finite.)  The sort stays on one thread: at a thousand samples it
-    takes half as long as one product, and torch's idle threads spin on the other cores.
+    order is then wrong, but no loss of such values is finite.)
     """
 
     def __init__(self, n: int) -> None:

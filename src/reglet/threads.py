@@ -1,0 +1,65 @@
+"""Threads of our own beside torch's, on the CPU.
+
+torch gives one operation to all threads, waits, and gives them the next.  A loss over slices is a row of short
+operations, and some of them (drawing, sorting) are of one thread only: its threads sleep and are woken as often as they
+work.  Slices do not need one another, so `in_shares` has every thread take some of them through all operations alone.
+"""
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import lru_cache
+from threading import Barrier
+from typing import TypeVar
+
+import torch
+
+T = TypeVar("T")
+
+MOST = 16  # Python starts the operations of all threads, one at a time
+
+
+def shares(device: torch.device) -> int:
+    """How many at most: one but on the CPU, where there are as many as torch has threads.
+
+    One also where something watches the operations of this thread, as a counter of FLOPs does.
+    """
+    watched = torch._C._len_torch_dispatch_stack() > 0
+    if device.type != "cpu" or watched or not torch.backends.openmp.is_available():
+        return 1
+    return min(MOST, torch.get_num_threads())
+
+
+def in_shares(work: Callable[[int, int], T], of: int) -> list[T]:
+    """[work(0, of), ..., work(of - 1, of)], without gradient."""
+    if of == 1:
+        return [work(0, 1)]
+    # Neither grad mode nor autocast of this thread reaches another: there, autocast is off.
+    return list(_pool(of).map(torch.no_grad()(work), range(of), [of] * of))
+
+
+def single_threads(count: int) -> ThreadPoolExecutor:
+    """Threads on which an operation of torch stays on the thread that calls it.
+
+    Otherwise every thread that calls torch gets helpers of its own, which wait for work by spinning: on the cores that
+    the others compute on.
+
+    torch.set_num_threads holds for the thread that calls it and for those that begin later; the last call sets those
+    right.
+    """
+    before, ready = torch.get_num_threads(), Barrier(count)
+    pool = ThreadPoolExecutor(count, "reglet", initializer=_alone)
+    list(pool.map(lambda _: ready.wait(), range(count)))
+    torch.set_num_threads(before)
+    return pool
+
+
+_pool = lru_cache(maxsize=4)(single_threads)
+
+
+def _alone() -> None:
+    torch.get_num_threads()  # a thread takes over the common number with its first question, even after an own one
+    torch.set_num_threads(1)
+
+
+os.register_at_fork(after_in_child=_pool.cache_clear)  # threads do not live on in the child
