@@ -10,6 +10,7 @@ from reglet.cli.embed import embed
 from reglet.cli.eval import evaluate
 from reglet.cli.export import export
 from reglet.cli.list import names
+from reglet.cli.report import report
 from reglet.cli.robust import robust
 from reglet.cli.run import pretrain, train
 from reglet.cli.words import NOT_FINITE, OK, WRONG, fail
@@ -28,6 +29,7 @@ COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "compare": compare,
     "embed": embed,
     "export": export,
+    "report": report,
     "list": names,
 }
 USAGE = """\
@@ -41,6 +43,7 @@ reglet: from a folder of images to an encoder
   reglet compare  base=method=vicreg candidate=method=visreg   does it help, by how much, at what cost
   reglet embed    run=runs/a data=photos/ out=features.npz     features of every image
   reglet export   run=runs/a out=encoder/                      weights and card, as pretrain leaves them in runs/a
+  reglet report   runs/a runs/b                                one HTML page to look at, alone or side by side
   reglet list     [data | models | methods | losses | views]   every name there is
 
   reglet COMMAND --help explains a command and every key that it takes.

@@ -1,0 +1,49 @@
+"""`reglet report`"""
+
+from pathlib import Path
+
+from reglet.cli.words import OK, asks_help, pairs, whole
+
+HELP = """\
+reglet report DIRECTORY [DIRECTORY ...] [out=report.html] [data=...] ...
+
+  reglet report runs/a                      a page about one run, in runs/a/report.html
+  reglet report runs/a runs/b               two runs side by side, in runs/report.html
+  reglet report runs/compare                what reglet compare left
+
+One HTML file with everything in it: no network, no server.  Verdict, probes, cost, training curves, a map of the
+images, the geometry of the features, feature maps, equivariance, robustness, and how to repeat it.  What a run cannot
+show (no labels, cut off, no weights yet) the page says.
+
+  out      file to write
+  data     as for pretrain; default: the runs' own
+  points   images on the map, at most (1000); a t-SNE of 10,000 takes minutes
+  robust   test images to corrupt (200); 0: none
+"""
+KEYS = ("out", "data", "points", "robust")
+
+
+def report(words: list[str]) -> int:
+    if asks_help(words):
+        print(HELP, end="")
+        return OK
+    places = [word for word in words if "=" not in word]
+    given = pairs([word for word in words if "=" in word], KEYS)
+    if not places:
+        raise ValueError("reglet report needs one directory or more, such as runs/a; see reglet report --help")
+    points, robust = whole("points", given, 1000, least=4), whole("robust", given, 200)
+    from rich.console import Console
+
+    from reglet.report import write_report
+
+    with Console(stderr=True).status("") as status:
+        out = write_report(
+            [Path(place) for place in places],
+            Path(given["out"]) if "out" in given else None,
+            data=given.get("data", ""),
+            points=points,
+            robust_images=robust,
+            says=status.update,
+        )
+    print(f"{out}: {out.stat().st_size / 1e6:.1f} MB. Open {out.resolve().as_uri()}")
+    return OK

@@ -1,0 +1,76 @@
+"""Curves over the steps of training."""
+
+from reglet.report.figures.style import Figure, Json, colour, dash, layout, numbers, plain
+from reglet.report.gather.training import Curve, Training
+
+
+def terms(runs: dict[str, Training]) -> Figure:
+    """Every term of the loss: a colour for each term, a dash for each run."""
+    names = list(dict.fromkeys(term for run in runs.values() for term in run.terms))
+    values = [v for run in runs.values() for c in run.terms.values() for v in c.values if v is not None]
+    data = [
+        line(run.terms[term], _name(term, label, runs), colour(i + 1), dash(r), wide=term == "loss")
+        for i, term in enumerate(names)
+        for r, (label, run) in enumerate(runs.items())
+        if term in run.terms
+    ]
+    return {"data": data, "layout": layout("step", "weighted term", height=380, log_y=bool(values) and min(values) > 0)}
+
+
+def gradient(runs: dict[str, Training]) -> Figure | None:
+    """The norm, with its spikes marked."""
+    data: list[Json] = []
+    for i, (label, run) in enumerate(runs.items()):
+        if not run.grad_norm.steps:
+            continue
+        data.append(line(run.grad_norm, _name("gradient norm", label, runs), colour(i + 1), dash(i)))
+        if run.spikes:
+            at = [run.grad_norm.steps[s] for s in run.spikes]
+            high = [run.grad_norm.values[s] for s in run.spikes]
+            marker = {"symbol": "triangle-down", "size": 11, "color": "var(--c6)"}
+            data.append(
+                {"type": "scatter", "mode": "markers", "x": at, "y": numbers(high), "marker": marker,
+                 "name": plain(_name("spike", label, runs))}
+            )  # fmt: skip
+    return {"data": data, "layout": layout("step", "gradient norm", log_y=True)} if data else None
+
+
+def rate(runs: dict[str, Training]) -> Figure | None:
+    return _single(runs, "lr", "learning rate")
+
+
+def online_knn(runs: dict[str, Training]) -> Figure | None:
+    figure = _single(runs, "knn", "accuracy")
+    if figure is not None:
+        figure["layout"]["yaxis"] |= {"tickformat": ".0%", "rangemode": "tozero"}
+    return figure
+
+
+def rank(runs: dict[str, Training]) -> Figure | None:
+    return _single(runs, "rank", "RankMe of the features")
+
+
+def line(curve: Curve, name: str, ink: str, dashes: str, *, wide: bool = False) -> Json:
+    return {
+        "type": "scatter",
+        "mode": "lines+markers" if len(curve.steps) < 40 else "lines",
+        "x": curve.steps,
+        "y": numbers(curve.values),
+        "name": plain(name),
+        "line": {"color": ink, "dash": dashes, "width": 3 if wide else 1.8},
+        "marker": {"size": 4},
+    }
+
+
+def _single(runs: dict[str, Training], key: str, title: str) -> Figure | None:
+    curves: dict[str, Curve] = {label: getattr(run, key) for label, run in runs.items()}
+    data = [line(c, label, colour(i + 1), dash(i)) for i, (label, c) in enumerate(curves.items()) if c.steps]
+    if not data:
+        return None
+    figure: Figure = {"data": data, "layout": layout("step", title, height=260)}
+    figure["layout"]["showlegend"] = len(runs) > 1
+    return figure
+
+
+def _name(what: str, label: str, runs: dict[str, Training]) -> str:
+    return what if len(runs) == 1 else f"{what}, {label}"

@@ -1,0 +1,92 @@
+"""Features in the plane, with the images they are of, and the neighbours of each."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int64, UInt8
+from torch import Tensor
+
+from reglet.data import Images, Part
+from reglet.data.folder import Folder
+from reglet.diagnostics import nearest, tsne
+from reglet.report.gather.missing import Missing, attempt
+
+NEIGHBOURS = 8
+Points = Float[Tensor, "n 2"]
+
+
+@dataclass(frozen=True)
+class Embedding:
+    """maps: "t-SNE" and "PCA" -> places.  groups: "class" and "domain", where known -> (number of each image, names).
+
+    index: of the images in the data set `fingerprint`, so that runs on the same images share their pictures.
+    """
+
+    maps: dict[str, Points]
+    groups: dict[str, tuple[list[int], list[str]]]
+    neighbours: Int64[Tensor, "n k"]
+    pictures: UInt8[Tensor, "n c h w"]
+    files: list[str] | None
+    fingerprint: str
+    of: int  # images that there were to choose from
+    missing: list[Missing]
+
+
+def some(images: Images, most: int) -> Int64[Tensor, " m"]:
+    """Up to `most` indices, the same whenever the data are."""
+    if len(images) < 4:
+        raise ValueError(f"{images.name} has {len(images)} images: too few for a map")
+    return torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:most].sort().values
+
+
+def embedding(x: Float[Tensor, "n d"], images: Images, *, most: int) -> Embedding:
+    """x: features of all `images`."""
+    index = some(images, most)
+    z = x[index]
+    maps, missing = planes(z)
+    groups: dict[str, tuple[list[int], list[str]]] = {}
+    for what, known, names in (
+        ("class", images.labels, images.classes),
+        ("domain", images.domain, images.domains),
+    ):
+        if known is not None and names is not None:
+            groups[what] = (known[index].tolist(), list(names))
+    return Embedding(
+        maps,
+        groups,
+        nearest(z, z, k=min(NEIGHBOURS, len(z) - 1), own=True),
+        images.batch(index),
+        files_of(images, index),
+        images.fingerprint,
+        len(images),
+        missing,
+    )
+
+
+def planes(z: Float[Tensor, "n d"]) -> tuple[dict[str, Points], list[Missing]]:
+    maps = {"PCA": principal(z)}
+    found = attempt(lambda: tsne(z, perplexity=min(30.0, (len(z) - 1) / 3)))
+    if isinstance(found, Missing):
+        return maps, [Missing(f"no t-SNE: {found.why}")]
+    return {"t-SNE": found, **maps}, []
+
+
+def principal(z: Float[Tensor, "n d"]) -> Points:
+    """The first two principal components, with the largest weight of each positive."""
+    centred = (z - z.mean(0)).double()
+    _, _, axes = torch.linalg.svd(centred, full_matrices=False)
+    axes = torch.nn.functional.pad(axes, (0, 0, 0, max(0, 2 - len(axes))))[:2]
+    largest = axes.gather(1, axes.abs().argmax(1, keepdim=True))
+    return (centred @ (axes * largest.sign()).T).float()
+
+
+def files_of(images: Images, index: Int64[Tensor, " m"]) -> list[str] | None:
+    """Names of the image files, relative to their folder."""
+    while isinstance(images, Part):
+        index = images.index[index]
+        images = images.whole
+    if not isinstance(images, Folder):
+        return None
+    paths: Sequence[object] = [images.paths[i].relative_to(images.root) for i in index.tolist()]
+    return [str(path) for path in paths]

@@ -1,0 +1,103 @@
+"""What a run can be looked at with: its encoder, its data, and where it was made by names, its method and views."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reglet import backbones
+from reglet.data import Images
+from reglet.engine import checkpoint
+from reglet.engine.build import build_parts
+from reglet.engine.config import Config
+from reglet.engine.feed import Policy
+from reglet.engine.folder import CHECKPOINT, CONFIG, RunError, read_run
+from reglet.evaluate.extract import extract
+from reglet.evaluate.labelled import split
+from reglet.evaluate.run import open_data, open_encoder
+from reglet.export import CARD, load_weights, preprocessing
+from reglet.method import Method
+
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Of a run that was made in Python, a person gives this; of a run by names, `open_source` makes it.
+
+    encoder: images as `preprocess` leaves them -> (n, d).  train, test: for probes; the page shows the test images.
+    method: with the trained weights, for LatentDR's places.  policy: how training draws views, for their alignment.
+    untrained: the encoder before training, to stand beside it.
+    """
+
+    encoder: nn.Module
+    preprocess: Callable[[Tensor], Tensor]
+    train: Images
+    test: Images
+    method: Method | None = None
+    policy: Policy | None = None
+    untrained: nn.Module | None = None
+
+    @torch.no_grad()
+    def features(self, images: Images) -> Float[Tensor, "n d"]:
+        """Of every image, on the CPU."""
+        return extract(self.encoder, images, self.preprocess, device=device_of(self.encoder)).cpu()
+
+
+def device_of(module: nn.Module) -> str:
+    return str(next((p.device for p in module.parameters()), "cpu"))
+
+
+@torch.no_grad()
+def encode(encoder: nn.Module, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
+    """Of prepared images, wherever the encoder is; the features on the CPU."""
+    device = device_of(encoder)
+    return torch.cat([encoder(part.to(device)).float().cpu() for part in x.split(256)])
+
+
+def open_source(run: Path, *, data: str = "") -> Source:
+    """From the run, or the exported encoder, in the directory `run`.  data: instead of the run's own."""
+    if (run / CONFIG).exists() and (run / CHECKPOINT).exists():
+        return _of_run(run, data)
+    if (run / CONFIG).exists() and not (run / CARD).exists():
+        raise RunError(f"the run in {run} has left no checkpoint yet, so there are no weights to look at")
+    encoder, preprocess, card = open_encoder(run)
+    if (run / CONFIG).exists():
+        read_run(run)  # says so where it was made in Python
+    return Source(
+        encoder.to(DEVICE), preprocess, *open_data(run, data, "", "", size=card["architecture"]["size"], seed=0)
+    )
+
+
+def _of_run(run: Path, data: str) -> Source:
+    config, stored = read_run(run)
+    parts = build_parts(replace(config, init_from="", resume=False))
+    tensors, _ = checkpoint.read(run / CHECKPOINT)
+    checkpoint.load_module(parts.method, checkpoint.part(tensors, "ema.module.") or checkpoint.part(tensors, "method."))
+    size, in_channels = stored["resolved"]["size"], parts.in_channels
+    encoder = _build(config, size=size, in_channels=in_channels)
+    load_weights(encoder, run if (run / CARD).exists() else run / CHECKPOINT)
+    fresh = not config.init_from and not config.of("model").get("pretrained")
+    if data:
+        train, test = open_data(run, data, "", "", size=size, seed=0)
+    else:
+        train, test = split(parts.images, parts.test, seed=0)
+    return Source(
+        encoder.to(DEVICE),
+        preprocessing(size),
+        train,
+        test,
+        parts.method.eval(),
+        parts.policy,
+        _build(config, size=size, in_channels=in_channels).to(DEVICE) if fresh else None,
+    )
+
+
+def _build(config: Config, *, size: int, in_channels: int) -> nn.Module:
+    """With the weights that a run of this seed starts from."""
+    torch.manual_seed(config.seed)
+    options = {key: value for key, value in config.of("model").items() if key != "pretrained"}
+    return backbones.build(config.model, size=size, in_channels=in_channels, **options).eval()

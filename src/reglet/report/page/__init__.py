@@ -1,0 +1,1 @@
+"""Gathered runs and their figures -> HTML, with styles, script and Plotly inside."""

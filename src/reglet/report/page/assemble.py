@@ -1,0 +1,64 @@
+"""The whole page: sections into the template, with style, script, figures and Plotly inside."""
+
+from datetime import datetime, timezone
+from importlib.resources import files
+from string import Template
+
+from reglet.report.across import Compared
+from reglet.report.gather import RunData
+from reglet.report.page.across import across
+from reglet.report.page.embedding import Maps, embedding
+from reglet.report.page.equivariance import equivariance
+from reglet.report.page.features import features
+from reglet.report.page.geometry import geometry
+from reglet.report.page.markup import Figures, data_json, esc
+from reglet.report.page.plotly import packed
+from reglet.report.page.repeat import repeat
+from reglet.report.page.robustness import robustness
+from reglet.report.page.summary import summary
+from reglet.report.page.training import training
+from reglet.report.reference import healthy
+
+NAVIGATION = {
+    "summary": "Verdict",
+    "probes": "Probes",
+    "across": "Run against run",
+    "training": "Training",
+    "map": "Map",
+    "geometry": "Geometry",
+    "features": "Features",
+    "equivariance": "Equivariance",
+    "robustness": "Robustness",
+    "repeat": "Repeat",
+}
+
+
+def page(runs: list[RunData], compared: Compared | None = None) -> str:
+    figures, maps = Figures(), Maps()
+    sections = [
+        summary(runs, compared),
+        across(runs, compared, figures),
+        training(runs, figures),
+        embedding(runs, maps, figures),
+        geometry(runs, figures, healthy()),
+        features(runs),
+        equivariance(runs, figures),
+        robustness(runs, figures),
+        repeat(runs),
+    ]
+    shown = [key for key in NAVIGATION if key != "across" or len(runs) > 1]
+    title = ", ".join(run.name for run in runs)
+    return Template(_file("template.html")).substitute(
+        title=esc(title),
+        made=esc(datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")),
+        style=_file("style.css"),
+        navigation="".join(f'<a href="#{key}">{NAVIGATION[key]}</a>' for key in shown),
+        sections="".join(sections),
+        data=data_json({"figures": figures.kept, "maps": maps.kept, "sheets": list(maps.sheets.values())}),
+        plotly=packed(),
+        script=_file("page.js"),
+    )
+
+
+def _file(name: str) -> str:
+    return files("reglet.report.page").joinpath(name).read_text(encoding="utf-8")

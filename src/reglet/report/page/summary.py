@@ -1,0 +1,113 @@
+"""The top of the page: verdict, probes, cost, and the sentence where two runs are compared."""
+
+from reglet.report.across import Compared, by_image, in_words, over_seeds
+from reglet.report.gather import Missing, RunData
+from reglet.report.gather.cost import Cost
+from reglet.report.page.markup import esc, grid, missing, note, section, table
+
+MARKS = {"healthy": "✓", "caution": "!", "unclear": "?", "sick": "✗"}
+TITLES = {"knn": "kNN", "linear": "linear probe"}
+
+
+def summary(runs: list[RunData], compared: Compared | None) -> str:
+    body = lead(runs, compared) + grid(*(verdict(run) for run in runs))
+    tables = f'<div class="tables">{domains(runs)}{costs(runs)}</div>'
+    return section("summary", "Verdict", body) + section("probes", "Probes and cost", probes(runs) + tables)
+
+
+def lead(runs: list[RunData], compared: Compared | None) -> str:
+    said = compared.stored.get("sentence") if compared else None
+    if said is None and (seeds := over_seeds(runs)) is not None:
+        said = seeds.sentence
+    if said is None and len(runs) > 1:
+        said = in_words(by_image(runs), runs)
+    return f'<p class="lead">{esc(said)}</p>' if said else ""
+
+
+def verdict(run: RunData) -> str:
+    name = f"<h3>{esc(run.name)}</h3>"
+    if isinstance(run.verdict, Missing):
+        return f'<div class="card unclear">{name}{missing("Verdict", run.verdict)}{unfinished(run)}</div>'
+    rows = []
+    for finding in run.verdict.findings:
+        lines = (("evidence", finding.evidence), ("cause", finding.cause), ("next", finding.next_step))
+        shown = "".join(f"<dt>{label}</dt><dd>{esc(text)}</dd>" for label, text in lines)
+        mark = f'<span class="mark {finding.level}" aria-hidden="true">{MARKS[finding.level]}</span>'
+        rows.append(f'<p class="finding">{mark} <b>{esc(finding.name)}</b></p><dl>{shown}</dl>')
+    return f'<div class="card {run.verdict.findings[0].level}">{name}{unfinished(run)}{"".join(rows)}</div>'
+
+
+def unfinished(run: RunData) -> str:
+    if isinstance(run.training, Missing) or run.training.finished:
+        return ""
+    done, asked = run.training.epochs
+    return missing(
+        "Cut off", f"{done:.3g} of {asked} epochs are done, up to step {run.training.last_step}: the page shows so much"
+    )
+
+
+def probes(runs: list[RunData]) -> str:
+    keys = {"top_5": "top-5", "macro_f1": "F1", "auroc": "AUROC", "calibration_error": "ECE"}
+    rows, gaps, about = [], [], []
+    for run in runs:
+        if isinstance(run.probes, Missing):
+            gaps.append(missing(f"Probes of {run.name}", run.probes))
+            continue
+        train, test = run.probes.images
+        about.append(f"{train:,} images of {run.probes.train} for {test:,} of {run.probes.test}")
+        for name, row in run.probes.scores.items():
+            low, high = row["interval"]
+            cells = [f"<b>{percent(row['accuracy'])}</b>", f"{percent(low)} to {percent(high)}"]
+            cells += [percent(row.get(key)) for key in keys]
+            rows.append([esc(f"{run.name}: {TITLES.get(name, name)}"), *cells])
+    head = ["accuracy in %", "on the test images", "95 % interval", *keys.values()]
+    shown = table(head, rows, label="Accuracy of probes") if rows else ""
+    said = note("Probes are fitted on " + esc("; ".join(dict.fromkeys(about))) + ".") if about else ""
+    return shown + said + "".join(gaps)
+
+
+def domains(runs: list[RunData]) -> str:
+    """Accuracy of the linear probe in each domain."""
+    found = {}
+    for run in runs:
+        if not isinstance(run.probes, Missing):
+            rows = run.probes.scores.get("linear", {}).get("by_domain")
+            if rows:
+                found[run.name] = rows
+    if not found:
+        return ""
+    every = list(dict.fromkeys(name for rows in found.values() for name in rows))
+    rows = [[esc(name), *(percent(per.get(name)) for per in found.values())] for name in every]
+    return table(["linear probe by domain", *map(esc, found)], rows, label="Accuracy by domain")
+
+
+def costs(runs: list[RunData]) -> str:
+    known = {run.name: run.cost for run in runs if not isinstance(run.cost, Missing)}
+    lines = {
+        "steps": [count(c.steps) for c in known.values()],
+        "images seen": [count(c.images) for c in known.values()],
+        "images per second, median": [count(c.images_per_second) for c in known.values()],
+        "minutes, pauses included": [_minutes(c) for c in known.values()],
+        "parameters in training": [count(c.trained_parameters) for c in known.values()],
+        "parameters of the encoder": [count(c.encoder_parameters) for c in known.values()],
+        "MFLOPs of the encoder, per image": [_scaled(c.flops) for c in known.values()],
+        "MB of encoder.safetensors": [_scaled(c.encoder_bytes) for c in known.values()],
+    }
+    rows = [[name, *cells] for name, cells in lines.items() if any(cells)]
+    return table(["cost", *map(esc, known)], rows, label="Cost") if rows else ""
+
+
+def percent(value: float | None) -> str:
+    return "" if value is None or value != value else f"{100 * value:.1f}"
+
+
+def count(value: float | None) -> str:
+    return "" if value is None else f"{value:,.0f}"
+
+
+def _minutes(cost: Cost) -> str:
+    return "" if cost.seconds is None else f"{cost.seconds / 60:.1f}"
+
+
+def _scaled(value: int | None) -> str:
+    return "" if value is None else f"{value / 1e6:.2f}"
