@@ -89,7 +89,7 @@ def recipe(options: argparse.Namespace, console: Console) -> None:
 def main(words: Sequence[str] | None = None) -> int:
     parser = arms.arguments("latentdr_batch_size", "LatentDR over batch sizes", seeds=3)
     parser.add_argument("--sizes", type=int, nargs="+", default=[2, 8, 32])
-    parser.add_argument("--images", type=int, default=1280, help="seen of each domain, whatever the batch")
+    parser.add_argument("--images", type=int, default=640, help="seen of each domain, whatever the batch")
     parser.add_argument("--lr", type=float, default=3e-3, help=f"at {TUNED} samples a domain")
     return arms.main(recipe, parser.parse_args(words))
 

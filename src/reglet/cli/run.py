@@ -4,6 +4,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from reglet.cli.domains import TASK, train_domains
 from reglet.cli.export import show_card
 from reglet.cli.words import OK, asks_help, pairs
 from reglet.engine.config import Config, from_flat, parse
@@ -29,6 +30,7 @@ reglet train key=value ...            learn a classifier from images with labels
 
   reglet train data=photos/ model=resnet18 out=runs/b
   reglet train data=photos/ model=resnet18 init_from=runs/a labels=0.1 out=runs/c      few labels, pretrained weights
+  reglet train task=domains data=pacs/ loss=irm      leave each domain out in turn; see reglet train task=domains --help
 """
 FIRST = (
     "data",
@@ -52,7 +54,7 @@ def pretrain(words: list[str]) -> int:
 
 
 def train(words: list[str]) -> int:
-    return _run("train", words)
+    return train_domains(words) if TASK in words else _run("train", words)
 
 
 def _run(command: str, words: list[str]) -> int:
