@@ -6,17 +6,21 @@ AdamW with warm-up and cosine.  SER has a share r = 0.125 of the batch, 16 of 12
 256 on each of 8 ranks; lambda, tau and layer are the paper's.  Scores are those of [CLS] after the last three blocks.
 """
 
+import argparse
 import io
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 import numpy as np
 import torch
 from jaxtyping import Float
+from rich.console import Console
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -46,7 +50,7 @@ from reglet.probes import linear_probe
 from reglet.train import fit
 
 PATCH, DEPTH, LAST = 4, 6, 3
-PROBED = 5000  # training images that the linear probe is fitted to
+PROBED = 4000  # training images that the linear probe is fitted to
 LOSSES: dict[str, OnViews] = {  # with the weights that recipes/ssl_losses.py found
     "Barlow Twins": BarlowTwinsLoss(weight=0.08),
     "VISReg": VISRegLoss(lam=0.3, slices=256),
@@ -240,7 +244,38 @@ def measures(result: Result) -> dict[str, float]:
     return found
 
 
-def summarise(results: Sequence[Result], reference: dict[str, str]) -> list[Result]:
+def arguments(name: str, says: str, *, epochs: int, batch: int = 128, images: int = 0) -> argparse.ArgumentParser:
+    parser = arms.arguments(name, says, seeds=3)
+    parser.add_argument("--base", default="Barlow Twins", help="or MoCo-v3, VISReg, SMI")
+    parser.add_argument("--epochs", type=int, default=epochs)
+    parser.add_argument("--batch", type=int, default=batch)
+    parser.add_argument("--images", type=int, default=images, help="of the training part; 0: all")
+    return parser
+
+
+def table(
+    changes: Mapping[str, Mapping[str, Any]],
+    reference: Mapping[str, str],
+    options: argparse.Namespace,
+    console: Console,
+) -> None:
+    """Train the arms of every seed, and compare each with another one of its seed.
+
+    changes: arm -> what differs from the plain base.  reference: arm -> the arm that it is compared with.
+    """
+    digest = arms.require_data(options.data)
+    first = Pretraining("", 0, options.epochs, digest, images=options.images, base=options.base, batch=options.batch)
+    runs = [
+        replace(first, arm=arm, seed=seed, **fields) for seed in range(options.seeds) for arm, fields in changes.items()
+    ]
+    runs.sort(key=lambda run: (run.epochs == 0, run.grad_mode == "released"))  # last what is least in doubt
+    work = partial(compute, folder=options.out)
+    results = arms.execute(runs, work, load=load, options=options, console=console, shown="linear")
+    rows = summarise(results, reference)
+    arms.report(options.out, results, rows, markdown(rows))
+
+
+def summarise(results: Sequence[Result], reference: Mapping[str, str]) -> list[Result]:
     """A row per base and arm: the interval of each measure and, paired by seed, of its difference from another arm.
 
     reference: arm -> the arm that it is compared with.

@@ -3,13 +3,14 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 
 import numpy as np
 import pytest
 import torch
 from recipes.vit_encoder import Pretraining
 
-from recipes import ser, vit_encoder
+from recipes import ser, ser_ablation, ser_bases, ser_family, ser_robust, vit_encoder
 
 
 def words(data: Path, out: Path, *more: str) -> list[str]:
@@ -33,6 +34,39 @@ def test_arms_are_paired_and_the_released_one_is_lambda_zero(data: Path, tmp_pat
     assert 0 < found["base"]["mean"]["linear"][0] <= 100
     assert len(list(tmp_path.glob("*.safetensors"))) == 2 * len(ser.ARMS)
     assert "| SER as released | lambda = 0 |" in (tmp_path / "summary.md").read_text()
+
+
+@pytest.mark.slow
+def test_robustness_of_the_encoders(data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ser, "ARMS", {arm: ser.ARMS[arm] for arm in ("lambda = 0", "SER")})
+    encoders, out = tmp_path / "encoders", tmp_path / "robust"
+    given = ["--data", str(data), "--out", str(out), "--images", "40", "--frames", "3", "--workers", "1"]
+    with pytest.raises(SystemExit, match=r"no encoders in .* recipes.ser makes them"):
+        ser_robust.main([*given, "--encoders", str(encoders)])
+    assert ser.main(words(data, encoders, "--workers", "1", "--images", "128")) == 0
+    assert ser_robust.main([*given, "--encoders", str(encoders)]) == 0
+    found = rows(out)
+    assert list(found) == ["lambda = 0", "SER"]
+    assert set(found["SER"]["difference"]) == {"clean", "corrupted", "perturbed", "flip rate"}
+    assert 0 < found["SER"]["mean"]["corrupted"][0] < 100
+    stored = [json.loads(path.read_text()) for path in out.glob("*.json") if path.stem != "summary"]
+    assert all(len(each["corruptions"]) == 15 and len(each["perturbations"]) == 14 for each in stored)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("recipe", [ser_ablation, ser_bases, ser_family])
+def test_tables(data: Path, tmp_path: Path, recipe: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    last = {arm: recipe.ARMS[arm] for arm in [*recipe.ARMS][-2:]}
+    monkeypatch.setattr(recipe, "ARMS", last)
+    assert recipe.main(words(data, tmp_path, "--workers", "1", "--images", "128")) == 0
+    assert list(rows(tmp_path)) == list(last)
+
+
+@pytest.mark.parametrize("recipe", [ser, ser_ablation, ser_bases, ser_family])
+def test_every_arm_is_another_training_and_has_one_to_be_compared_with(recipe: ModuleType) -> None:
+    runs = [replace(Pretraining("", 0, 1, ""), **changes) for changes in recipe.ARMS.values()]
+    assert len({run.key for run in runs}) == len(runs)
+    assert set(recipe.REFERENCE) | set(recipe.REFERENCE.values()) <= set(recipe.ARMS)
 
 
 def test_weights_come_back(data: Path, tmp_path: Path) -> None:

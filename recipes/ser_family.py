@@ -1,0 +1,35 @@
+"""AugSelf and EquiMod at the final layer and decoupled to the third, on ten classes of Tiny ImageNet.
+
+Paper     the paper on soft equivariance regularization (SER), table 6
+Command   python -m recipes.ser_family
+"""
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from recipes import arms
+from recipes.vit_encoder import arguments, table
+
+DATA = arms.DATA.with_name("tinyimagenet10_jpeg.npz")
+ARMS: dict[str, dict[str, Any]] = {
+    "base": {},
+    "AugSelf, final": {"wrapper": "augself", "layer": 0},
+    "AugSelf, layer 3": {"wrapper": "augself"},
+    "EquiMod, final": {"wrapper": "equimod", "layer": 0},
+    "EquiMod, layer 3": {"wrapper": "equimod"},
+    "SER, layer 3": {"wrapper": "ser"},
+}
+REFERENCE = {arm: "base" if "layer" not in arm else arm.replace("layer 3", "final") for arm in ARMS if arm != "base"}
+REFERENCE["SER, layer 3"] = "base"
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = arguments("ser_family", "AugSelf and EquiMod, final and intermediate", epochs=2, batch=64)
+    parser.set_defaults(data=DATA)
+    return arms.main(partial(table, ARMS, REFERENCE), parser.parse_args(words))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
