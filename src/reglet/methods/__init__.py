@@ -1,8 +1,14 @@
 """Networks with their objectives: wiring, no mathematics of embeddings."""
 
+from reglet.methods.augself import AugSelf as AugSelf
 from reglet.methods.byol import BYOL as BYOL
 from reglet.methods.byol import SimSiam as SimSiam
+from reglet.methods.class_tokens import class_tokens as class_tokens
 from reglet.methods.dino import DINO as DINO
+from reglet.methods.equimod import EquiMod as EquiMod
+from reglet.methods.equivariant import Equivariant as Equivariant
+from reglet.methods.equivariant_views import AlignedViews as AlignedViews
+from reglet.methods.essl import ESSL as ESSL
 from reglet.methods.heads import DINOHead as DINOHead
 from reglet.methods.heads import normed_mlp as normed_mlp
 from reglet.methods.joint_embedding import JointEmbedding as JointEmbedding
@@ -10,4 +16,6 @@ from reglet.methods.moco import MoCoV3 as MoCoV3
 from reglet.methods.momentum import Teacher as Teacher
 from reglet.methods.momentum import half_cosine as half_cosine
 from reglet.methods.regularized import Regularized as Regularized
+from reglet.methods.stl import STL as STL
+from reglet.methods.stl import PartnerViews as PartnerViews
 from reglet.methods.supervised import Supervised as Supervised
