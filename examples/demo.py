@@ -4,8 +4,8 @@
 
 What it does is `reglet pretrain out=runs/demo` with the words below: 1,297 digits, each on a coloured and textured
 canvas at a position, size and angle of its own (`reglet.data`), a conv net, VISReg.  Then probes read the digits from
-the features of the exported encoder, of the same network before training, and from the pixels.  Run again, it goes on
-where it was stopped.
+the features of the exported encoder, of the same network before training, and from the pixels; and `reglet report`
+writes a page to look at.  Run again, it goes on where it was stopped.
 """
 
 import argparse
@@ -13,7 +13,6 @@ import json
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -21,12 +20,12 @@ from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
-from _report import Run, write_report
-from reglet import backbones, cli, views
-from reglet.data import Images, canvas_digits, load_pair
+from reglet import backbones, cli
+from reglet.data import Images, load_pair
 from reglet.engine.embed import features
 from reglet.export import load_encoder
 from reglet.probes import knn_probe, linear_probe
+from reglet.report import write_report
 
 Score = dict[str, float]
 # The command's own defaults are for images that nobody has seen yet; these are for the digits.
@@ -51,15 +50,7 @@ def probe(x: Tensor, x_test: Tensor, train: Images, test: Images) -> Score:
     return {"linear": linear.accuracy, "knn": knn_probe(x, train.labels, x_test, test.labels)}
 
 
-def shown_views(train: Images, *, seed: int, count: int = 16) -> list[Tensor]:
-    """Two views of the first images, in [0, 1], for a person to look at."""
-    policy = views.policy("digits-strong", size=32)
-    generator = torch.Generator().manual_seed(seed)
-    images = train.batch(torch.arange(count))
-    return [(v := replace(view, normalize=None)).apply(images, v.draw(count, generator)) for view in policy.views]
-
-
-def main(out: Path, words: list[str]) -> int:
+def main(out: Path, words: list[str], *, quick: bool = False) -> int:
     started = time.perf_counter()
     again = ["resume=true"] if (out / "config.json").exists() else words
     code = cli.main(["pretrain", f"out={out}", *again])
@@ -81,12 +72,8 @@ def main(out: Path, words: list[str]) -> int:
     scores["pretrained"] = probe(*found, train, test)
     (out / "scores.json").write_text(json.dumps(scores, indent=1) + "\n")
 
-    lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-    rows = [line for line in lines if "invariance" in line]
+    write_report([out], points=100 if quick else 1000, robust_images=20 if quick else 200)
     seconds = time.perf_counter() - started
-    digits = canvas_digits("train"), canvas_digits("test")
-    pictures = shown_views(train, seed=config["seed"])
-    write_report(out / "report.html", Run(config, scores, rows, *digits, pictures, found, seconds))
     say(out, scores, len(test), seconds)
     return 0
 
@@ -103,6 +90,7 @@ def say(out: Path, scores: dict[str, Score], count: int, seconds: float) -> None
         "config.json": f"everything needed to repeat this: reglet pretrain {out / 'config.json'}",
         "metrics.jsonl": "every loss term over time",
         "scores.json": "the table above",
+        "doctor.json": "is it collapsing? every number",
     }
     for name, what in files.items():
         console.print(f"{out / name}: {what}", soft_wrap=True, highlight=False)
@@ -117,4 +105,4 @@ if __name__ == "__main__":
     given = parser.parse_args()
     words = [*WORDS, *(QUICK if given.quick else ()), *given.keys]
     last = {word.partition("=")[0]: word for word in words}  # of several words for a key the last counts
-    sys.exit(main(given.out, list(last.values())))
+    sys.exit(main(given.out, list(last.values()), quick=given.quick))
