@@ -115,7 +115,7 @@ def test_a_run_cut_half_way(run: Path, tmp_path: Path) -> None:
     for name in ("encoder.safetensors", "card.json"):
         (cut / name).unlink()
     lines = (cut / "metrics.jsonl").read_text().splitlines()
-    (cut / "metrics.jsonl").write_text("\n".join(lines[:3]) + '\n{"step": 4, "lo')
+    (cut / "metrics.jsonl").write_text("\n".join(lines[:4]) + '\n{"step": 4, "lo')
     found = gather(cut, robust_images=0)
     assert gaps(found) == {"robustness"}
     assert not found.training.finished

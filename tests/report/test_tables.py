@@ -71,7 +71,7 @@ def test_eval_at_its_widest() -> None:
     console = narrow()
     eval_table.show(evaluation({"a domain with a long name, as photographs have": 0.5, "b": 0.25}), console)
     text = said(console)
-    for value in ("99.2..100.0", "rate 0.0005", "L2 10000", "10 of each", "1234.5 of 2048", "12.3"):
+    for value in ("99.2..100.0", "lr 0.0005", "L2 10000", "10 of each", "1234.5 of 2048", "12.3"):
         assert value in text
     assert text.count("100.0") >= 15
 

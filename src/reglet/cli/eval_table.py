@@ -88,7 +88,7 @@ def _interval(row: Json) -> str:
 
 
 def _chosen(row: Json) -> str:
-    for key, title in (("k", "k"), ("rate", "rate"), ("strength", "L2"), ("per_class", "of each")):
+    for key, title in (("k", "k"), ("rate", "lr"), ("strength", "L2"), ("per_class", "of each")):
         if key in row:
             return f"{row[key]:g} {title}" if key == "per_class" else f"{title} {row[key]:g}"
     return ""

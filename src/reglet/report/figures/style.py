@@ -50,7 +50,7 @@ def axis(title: str, *, log: bool = False) -> Json:
     return {"title": {"text": title}, **lines, **scale}
 
 
-def numbers(values: Sequence[float | None], digits: int = 5) -> list[float | None]:
+def numbers(values: Sequence[int | float | None], digits: int = 5) -> list[float | None]:
     """Rounded, for a small page; None where there is no number.
 
     >>> numbers([1 / 3, None, float("inf")])

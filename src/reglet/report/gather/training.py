@@ -74,7 +74,7 @@ def curve(rows: list[dict[str, Any]], key: str) -> Curve:
     return Curve([int(row["step"]) for row in found], [_finite(row[key]) for row in found])
 
 
-def _finite(value: float) -> float | None:
+def _finite(value: int | float) -> float | None:
     return float(value) if math.isfinite(value) else None
 
 

@@ -97,11 +97,11 @@ def costs(runs: list[RunData]) -> str:
     return table(["cost", *map(esc, known)], rows, label="Cost") if rows else ""
 
 
-def percent(value: float | None) -> str:
+def percent(value: int | float | None) -> str:
     return "" if value is None or value != value else f"{100 * value:.1f}"
 
 
-def count(value: float | None) -> str:
+def count(value: int | float | None) -> str:
     return "" if value is None else f"{value:,.0f}"
 
 
