@@ -28,6 +28,10 @@ def sections(budget: float, clock: Clock) -> dict[str, Callable[[], Iterable[Row
         "sim": lambda: _run("sim", clock=clock),
         "views": lambda: _run("views", budget=budget, clock=clock),
         "pretrain": lambda: _run("pretrain"),
+        "evaluate": lambda: _run("evaluate", clock=clock),
+        "latentdr": lambda: _run("latentdr", budget=budget, clock=clock),
+        "patch_ntxent": lambda: _run("patch_ntxent", budget=budget, clock=clock),
+        "ser": lambda: _run("ser", budget=budget, clock=clock),
         "ser": lambda: _run("ser", budget=budget, clock=clock),
         "patch_ntxent": lambda: _run("patch_ntxent", budget=budget, clock=clock),
     }

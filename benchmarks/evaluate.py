@@ -83,7 +83,8 @@ def _images(n: int, seed: int) -> InMemory:
     generator = torch.Generator().manual_seed(seed)
     labels = torch.arange(n) % CLASSES
     images = smooth(torch.randint(256, (n, 3, SIZE, SIZE), generator=generator).to(torch.uint8))
-    images[torch.arange(n), labels % 3] = images[torch.arange(n), labels % 3] // (1 + labels[:, None, None] // 3)
+    darker = (1 + labels[:, None, None] // 3).to(torch.uint8)
+    images[torch.arange(n), labels % 3] //= darker
     return InMemory(images, labels=labels, name=f"noise-{seed}")
 
 

@@ -10,7 +10,8 @@ ten epochs get as far as a hundred without; `damping=None` leaves them in, as th
 not at N(0, 0.01^2): the problem is convex.
 
 With `weight_decay` it is the problem of scikit-learn's LogisticRegression(C=1 / (m * weight_decay)) on standardised
-features, and enough epochs find its minimum.  `linear_probe` solves that exactly.
+features, which has a minimum of its own: the rate is then only a way there, and the one that gets lowest is taken.  (By
+held-out labels a rate would win that stops early, which regularizes once more.)  `linear_probe` solves it exactly.
 """
 
 import math
@@ -34,7 +35,7 @@ MOMENTUM = 0.9
 class LinearSGDScore(NamedTuple):
     accuracy: float  # on the test features
     rate: float  # the one chosen
-    validation: dict[float, float]  # rate -> mean log-likelihood of the labels held out
+    validation: dict[float, float]  # rate -> mean log-likelihood of labels held out; with decay, minus the objective
     logits: Float[Tensor, "n classes"]  # of the test features
 
 
@@ -55,7 +56,7 @@ def linear_sgd_probe(
     """Choose the rate on `holdout` of the training features, train again on all of them, score on the test features.
 
     It is chosen by log-likelihood, of which 13 noisy accuracies would often leave a rate that was lucky, and not by
-    accuracy.  A single rate needs no validation, and gets none.
+    accuracy.  A single rate needs no validation, and gets none; with `weight_decay` nothing is held out.
     """
     check_features(train, train_labels, test)
     check_classes(train_labels)
@@ -72,13 +73,27 @@ def linear_sgd_probe(
         x, x_test, penalty = decorrelated(x), decorrelated(x_test), decorrelated.penalty
     heads = _Heads(epochs=epochs, batch=batch, decay=weight_decay * penalty if weight_decay else None, seed=seed)
 
+    if heads.decay is not None:
+        fitted = heads.fit(x, y, rates, classes=int(y.max()) + 1)
+        objective = heads.objective(fitted, x, y)
+        best = int(objective.argmin())
+        return _scored(
+            fitted(x_test)[:, best], test_labels, rates[best], dict(zip(rates, (-objective).tolist(), strict=True))
+        )
+
     def validated(fit: Int64[Tensor, "_"], held: Int64[Tensor, "_"], rates: Sequence[float]) -> list[float]:
         logits = heads.fit(x[fit], y[fit], rates, classes=int(y.max()) + 1)(x[held])
         return [-float(F.cross_entropy(each, y[held])) for each in logits.unbind(1)]
 
     rate, validation = choose(sorted(rates), train_labels, validated, holdout=holdout, seed=seed)
     logits = heads.fit(x, y, [rate], classes=int(y.max()) + 1)(x_test)[:, 0]
-    return LinearSGDScore(accuracy(logits, test_labels), rate, validation, logits)
+    return _scored(logits, test_labels, rate, validation)
+
+
+def _scored(
+    logits: Float[Tensor, "n classes"], labels: Int[Tensor, " n"], rate: float, validation: dict[float, float]
+) -> LinearSGDScore:
+    return LinearSGDScore(accuracy(logits, labels), rate, validation, logits)
 
 
 class _Heads:
@@ -117,6 +132,13 @@ class _Heads:
             w.addcmul_(w_speed, rate)
             b.addcmul_(b_speed, rate)
         return _Fitted(w, b, classes)
+
+    def objective(self, fitted: "_Fitted", x: Float[Tensor, "m d"], y: Int64[Tensor, " m"]) -> Float[Tensor, " heads"]:
+        """Mean cross-entropy and half the penalty, of each head; infinite where it diverged."""
+        fits = torch.stack([F.cross_entropy(each, y) for each in fitted(x).unbind(1)])
+        penalty = fitted.w.square() @ (x.new_zeros(x.shape[1]) if self.decay is None else self.decay)
+        found = fits + penalty.view(fitted.classes, -1).sum(0) / 2
+        return found.nan_to_num(nan=math.inf)
 
 
 class _Fitted(NamedTuple):
