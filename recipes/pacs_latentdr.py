@@ -11,6 +11,7 @@ import hashlib
 import sys
 from collections.abc import Sequence
 from copy import deepcopy
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -150,7 +151,7 @@ def recipe(options: argparse.Namespace, console: Console) -> None:
     options = prepared(options)
     digest = hashlib.sha256(options.data.read_bytes()).hexdigest()[:16]
     first = Training("", "", 0, 0.0, options.steps, options.per_domain, digest)
-    hold(CONTEST, first, compute, load=load, options=options, console=console)
+    hold(replace(CONTEST, arms=options.arms), first, compute, load=load, options=options, console=console)
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -158,6 +159,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.set_defaults(data=REPO.parent / "shared/data")
     parser.add_argument("--steps", type=int, default=40)
     parser.add_argument("--per-domain", type=int, default=32)
+    parser.add_argument("--arms", nargs="+", choices=CONTEST.arms, default=list(CONTEST.arms))
     parser.add_argument("--size", type=int, default=SIZE, help="side to which the 64 px images are enlarged")
     return arms.main(recipe, parser.parse_args(words))
 
