@@ -23,7 +23,7 @@ REFERENCE = {"lambda = 0": "base", "SER": "lambda = 0", "SER as released": "lamb
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    parser = arguments("ser", "SER on a small ViT and CIFAR-10", epochs=1, batch=64)
+    parser = arguments("ser", "SER on a small ViT and CIFAR-10", epochs=5)
     return arms.main(partial(table, ARMS, REFERENCE), parser.parse_args(words))
 
 

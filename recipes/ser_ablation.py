@@ -27,7 +27,7 @@ REFERENCE = {arm: "layer 3" if arm.startswith("without") else "lambda = 0" for a
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    parser = arguments("ser_ablation", "layers and transforms of SER", epochs=1, batch=64)
+    parser = arguments("ser_ablation", "layers and transforms of SER", epochs=3)
     return arms.main(partial(table, ARMS, REFERENCE), parser.parse_args(words))
 
 

@@ -22,7 +22,7 @@ REFERENCE = {f"{base}, SER": f"{base}, lambda = 0" for base in BASES}
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    parser = arguments("ser_bases", "SER on VISReg, SMI and MoCo-v3", epochs=1, batch=64)
+    parser = arguments("ser_bases", "SER on VISReg, SMI and MoCo-v3", epochs=3)
     return arms.main(partial(table, ARMS, REFERENCE), parser.parse_args(words))
 
 

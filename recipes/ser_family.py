@@ -26,7 +26,7 @@ REFERENCE["SER, layer 3"] = "base"
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    parser = arguments("ser_family", "AugSelf and EquiMod, final and intermediate", epochs=2, batch=64)
+    parser = arguments("ser_family", "AugSelf and EquiMod, final and intermediate", epochs=6)
     parser.set_defaults(data=DATA)
     return arms.main(partial(table, ARMS, REFERENCE), parser.parse_args(words))
 

@@ -50,7 +50,7 @@ from reglet.probes import linear_probe
 from reglet.train import fit
 
 PATCH, DEPTH, LAST = 4, 6, 3
-PROBED = 4000  # training images that the linear probe is fitted to
+PROBED = 3000  # training images that the linear probe is fitted to
 LOSSES: dict[str, OnViews] = {  # with the weights that recipes/ssl_losses.py found
     "Barlow Twins": BarlowTwinsLoss(weight=0.08),
     "VISReg": VISRegLoss(lam=0.3, slices=256),
@@ -178,7 +178,7 @@ def compute(run: Pretraining, data: Data, *, folder: Path | None = None) -> Resu
     train = some(data.train, PROBED)
     x, x_test = (features(net, pixels(part, run.size)) for part in (train, data.test))
     found = scores(x, known(train), x_test, known(data.test))
-    return found | symmetry(net, pixels(some(data.test, 500), run.size))
+    return found | symmetry(net, pixels(some(data.test, 300), run.size))
 
 
 def some(images: Images, n: int) -> Images:
