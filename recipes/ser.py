@@ -2,6 +2,9 @@
 
 Paper     the paper on soft equivariance regularization (SER), tables 1, 4 and 8
 Command   python -m recipes.ser
+Printed   ImageNet-1k, ViT-S/16, linear probe, base -> + SER: MoCo-v3 68.44 -> 69.28 (lambda = 0: 68.82), DINO 67.37 ->
+          67.63, Barlow Twins 63.34 -> 64.02; equivariance scores of MoCo-v3 for turns, flips and scale .804 .870 .945
+          -> .840 .881 .945; turns read by a probe from SER's layers 1, 3, 6, 9, 12: 79.97 93.34 99.52 99.73 96.59
 """
 
 import sys

@@ -2,6 +2,9 @@
 
 Paper     the paper on soft equivariance regularization (SER), tables 4 and 9
 Command   python -m recipes.ser_ablation
+Printed   MoCo-v3, ViT-S/16, ImageNet-1k, linear probe and scores for turns, flips, scale: none 68.44 .804 .870 .945;
+          layer 3 69.28 .840 .881 .945; layer 9 68.72 .888 .886 .957; layer 12 68.18 .924 .892 .957.  Without turns
+          69.17, without turns and flips 69.12, without turns and scale 68.67
 """
 
 import sys

@@ -2,6 +2,7 @@
 
 Paper     the paper on soft equivariance regularization (SER), table 1, has MoCo-v3, DINO and Barlow Twins
 Command   python -m recipes.ser_bases
+Printed   MoCo-v3 68.44 -> 69.28, DINO 67.37 -> 67.63, Barlow Twins 63.34 -> 64.02; nothing on VISReg and SMI
 """
 
 import sys

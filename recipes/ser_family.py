@@ -2,6 +2,7 @@
 
 Paper     the paper on soft equivariance regularization (SER), table 6
 Command   python -m recipes.ser_family
+Printed   MoCo-v3, ViT-S/16, ImageNet-1k, linear probe, final -> layer 3: EquiMod 68.95 -> 69.51, AugSelf 67.55 -> 68.23
 """
 
 import sys

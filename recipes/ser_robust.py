@@ -2,6 +2,7 @@
 
 Paper     the paper on soft equivariance regularization (SER), ImageNet-C and ImageNet-P, top-1
 Command   python -m recipes.ser && python -m recipes.ser_robust
+Printed   MoCo-v3 -> + SER: ImageNet-C 39.47 -> 40.58, ImageNet-P 63.91 -> 65.13
 """
 
 import argparse
