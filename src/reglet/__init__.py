@@ -5,7 +5,7 @@ blocks   on a block's input and output: SIM; on the tokens of two views: patch N
 groups   quarter turns, flips and scale, on images and on token maps
 methods  equivariance around any method: SER (Equivariant), AugSelf, EquiMod, E-SSL, STL
 attach   read, regularize or rewrite the blocks of any network by name
-latent   on latents and labels: Mixup, CutMix
+latent   on latents and labels: LatentDR, BatchFormer, Mixup, CutMix, Manifold Mixup, MixStyle, Gaussian noise
 """
 
 from reglet.attach import alter as alter
@@ -15,7 +15,12 @@ from reglet.blocks import SIM as SIM
 from reglet.blocks import PatchNTXent as PatchNTXent
 from reglet.groups import D4 as D4
 from reglet.groups import Symmetry as Symmetry
+from reglet.latent import BatchFormer as BatchFormer
 from reglet.latent import CutMix as CutMix
+from reglet.latent import GaussianNoise as GaussianNoise
+from reglet.latent import LatentDR as LatentDR
+from reglet.latent import ManifoldMixup as ManifoldMixup
+from reglet.latent import MixStyle as MixStyle
 from reglet.latent import Mixup as Mixup
 from reglet.losses import SWD as SWD
 from reglet.losses import BarlowTwinsLoss as BarlowTwinsLoss
