@@ -45,7 +45,7 @@ def pretrain(out: Path, data: Path, *more: str) -> Path:
 
 @pytest.fixture(scope="session")
 def run(photos: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return pretrain(tmp_path_factory.mktemp("runs") / "<i>first</i>", photos)
+    return pretrain(tmp_path_factory.mktemp("runs") / "<i>first", photos)
 
 
 @pytest.fixture(scope="session")

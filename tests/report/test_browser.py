@@ -50,7 +50,7 @@ def test_names_are_shown_and_not_obeyed(browser: Browser, written: Path) -> None
     legend = "return [...document.querySelectorAll(\"[data-map='0'] .legendtext\")].map(t => t.textContent)"
     assert browser.js(legend) == CLASSES
     assert browser.js("return document.querySelectorAll('img[src=x]').length") == 0
-    assert "<i>first</i>" in browser.text("h1")
+    assert browser.text("h1") == "reglet report: <i>first, second"
     assert browser.complaints() == []
 
 

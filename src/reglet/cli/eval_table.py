@@ -74,7 +74,7 @@ def _representation(z: Numbers) -> Table:
 
 def _table(first: str, *others: str) -> Table:
     table = Table(box=None, pad_edge=False)
-    table.add_column(first, no_wrap=True)
+    table.add_column(first, overflow="fold")  # names of domains may be long
     for name in others:
         table.add_column(name, justify="right", no_wrap=True)
     return table

@@ -62,7 +62,7 @@ def _head(base: str, candidate: str) -> list[str]:
     return ["over seeds", esc(base), esc(candidate), "difference", "95 % interval", "sign test", "seeds", ""]
 
 
-def _pair(name: str, pair: Paired, scale: float) -> list[str]:
+def _pair(name: str, pair: Paired, scale: int) -> list[str]:
     return [
         esc(name),
         f"{scale * pair.base:.2f}",
