@@ -13,7 +13,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import get_args
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -21,6 +20,7 @@ from reglet.losses.base import OnViews
 from reglet.losses.invariance import balanced, fraction
 from reglet.losses.sliced import given, sliced_mean, sliced_sum
 from reglet.losses.slices import Slices
+from reglet.losses.standardize import standardize
 from reglet.losses.wasserstein import Positions, ToQuantiles, normal_quantiles
 from reglet.types import Scalar, Terms
 
@@ -32,7 +32,7 @@ def visreg_center(z: Float[Tensor, "v n d"]) -> Scalar:
 
 def visreg_scale(z: Float[Tensor, "v n d"], *, eps: float = 1e-6) -> Scalar:
     """mean_{v,j} (std_vj - 1)^2."""
-    return (_std(z - z.mean(dim=1, keepdim=True), eps) - 1).square().mean()
+    return (standardize(z, eps=eps, detach=True).std - 1).square().mean()
 
 
 def visreg_shape(
@@ -44,7 +44,7 @@ def visreg_shape(
     positions: Positions = "weibull",
 ) -> Scalar:
     """mean_{v,i,k} (sort_i(zn w_k) - q_i)^2 for the given unit directions."""
-    zn = _normalized(z, eps, detach)
+    zn = standardize(z, eps=eps, detach=detach).zn
     return sliced_sum(zn, given(directions), _to_normal(zn, positions)) / len(directions)
 
 
@@ -91,10 +91,7 @@ class VISReg(OnViews):
         self.slices = Slices(slices, shared=shared_slices, seed=seed)
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        mean = z.mean(dim=1, keepdim=True)  # once for all three terms
-        zc = z - mean
-        std = _std(zc, self.eps)
-        zn = zc / (std.detach() if self.detach else std)
+        mean, std, zn = standardize(z, eps=self.eps, detach=self.detach)
         shape = sliced_mean(zn, self.slices, _to_normal(zn, self.positions), gathered=self.gather)
         return {
             "scale": self.scale * (std - 1).square().mean(),
@@ -153,17 +150,6 @@ class VISRegLoss(OnViews):
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
         return balanced(self.lam, self.regularizer.compute(z, n_global), z, n_global)
-
-
-def _std(zc: Float[Tensor, "v n d"], eps: float) -> Float[Tensor, "v 1 d"]:
-    # a norm has the subgradient 0 at 0, where sqrt(var) has NaN
-    return torch.linalg.vector_norm(zc, dim=1, keepdim=True) / zc.shape[1] ** 0.5 + eps
-
-
-def _normalized(z: Float[Tensor, "v n d"], eps: float, detach: bool) -> Float[Tensor, "v n d"]:
-    zc = z - z.mean(dim=1, keepdim=True)
-    std = _std(zc, eps)
-    return zc / (std.detach() if detach else std)
 
 
 def _to_normal(z: Tensor, positions: Positions) -> Callable[[], ToQuantiles]:
