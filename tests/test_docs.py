@@ -8,6 +8,7 @@ import re
 import shlex
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -39,8 +40,15 @@ def cases() -> list[tuple[Path, int, str]]:
 @pytest.mark.filterwarnings("ignore")  # of the other libraries, about themselves
 @pytest.mark.parametrize(("page", "number", "needs"), cases(), ids=lambda case: str(getattr(case, "stem", case)))
 def test_blocks_for_other_libraries(
-    page: Path, number: int, needs: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    page: Path,
+    number: int,
+    needs: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    request: pytest.FixtureRequest,
 ) -> None:
+    if find_spec("torchvision"):  # which they import if it is there, and which does not fit every torch
+        request.getfixturevalue("torchvision")
     for library in needs.split():
         pytest.importorskip(library, reason=f"{library} is not installed: the block of {page.name} was not run")
     monkeypatch.chdir(tmp_path)
