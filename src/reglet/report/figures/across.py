@@ -15,7 +15,7 @@ def differences(found: list[Difference]) -> Figure:
                 "type": "scatter",
                 "mode": "markers",
                 "x": numbers([100 * d.difference for d in rows]),
-                "y": [plain(f"{d.candidate} − {d.base}") for d in rows],  # noqa: RUF001  a minus is what is meant
+                "y": [plain(f"{d.candidate} minus {d.base}, {PROBES.get(probe, probe)}") for d in rows],
                 "error_x": {
                     "type": "data",
                     "symmetric": True,
@@ -26,7 +26,7 @@ def differences(found: list[Difference]) -> Figure:
                 "name": PROBES.get(probe, probe),
             }
         )
-    chart = layout("difference in accuracy, points, with 95 % interval", height=150 + 40 * len(found))
-    chart["xaxis"] |= {"zeroline": True, "zerolinecolor": SOFT, "zerolinewidth": 2}
+    chart = layout("difference in accuracy, points, with 95 % interval", height=90 + 36 * len(found))
+    chart["xaxis"] |= {"zeroline": True, "zerolinecolor": SOFT, "zerolinewidth": 2, "rangemode": "tozero"}
     chart["yaxis"] |= {"type": "category", "autorange": "reversed"}
-    return {"data": data, "layout": chart | {"scattermode": "group"}}
+    return {"data": data, "layout": chart | {"showlegend": False}}

@@ -40,7 +40,9 @@ def plane_layout() -> Json:
         base[key] |= {"showticklabels": False, "zeroline": False, "showgrid": False, "title": {"text": ""}}
         base[key] |= {"showline": True, "mirror": True, "linecolor": LINE}
     base["yaxis"] |= {"scaleanchor": "x", "scaleratio": 1}
-    return base | {"margin": {"l": 8, "r": 8, "t": 8, "b": 8}, "dragmode": "pan"}
+    # the legend below, where the buttons are not
+    legend = {"orientation": "h", "y": -0.02, "yanchor": "top", "x": 0}
+    return base | {"margin": {"l": 8, "r": 8, "t": 32, "b": 8}, "legend": legend, "dragmode": "pan"}
 
 
 def latent_variants(found: Latents) -> dict[str, Figure]:

@@ -60,7 +60,7 @@ def probes(runs: list[RunData]) -> str:
             cells = [f"<b>{percent(row['accuracy'])}</b>", f"{percent(low)} to {percent(high)}"]
             cells += [percent(row.get(key)) for key in keys]
             rows.append([esc(f"{run.name}: {TITLES.get(name, name)}"), *cells])
-    head = ["accuracy in %", "on the test images", "95 % interval", *keys.values()]
+    head = ["in % of the test images", "accuracy", "95 % interval", *keys.values()]
     shown = table(head, rows, label="Accuracy of probes") if rows else ""
     said = note("Probes are fitted on " + esc("; ".join(dict.fromkeys(about))) + ".") if about else ""
     return shown + said + "".join(gaps)
