@@ -67,15 +67,26 @@ class Browser:
         x, y = self.js(code, selector, index)
         return x, y
 
-    def mouse(self, x: float, y: float, *, click: bool = False) -> None:
-        """A real event of the browser, not of a script on the page."""
+    def hover(self, x: float, y: float) -> None:
+        """By real events of the browser, not of a script on the page; done when the image is shown."""
         send = self.driver.execute_cdp_cmd
         send("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x - 3, "y": y - 3})
         send("Input.dispatchMouseEvent", {"type": "mouseMoved", "x": x, "y": y})
-        if click:
-            press = {"x": x, "y": y, "button": "left", "clickCount": 1}
-            send("Input.dispatchMouseEvent", {"type": "mousePressed", **press})
-            send("Input.dispatchMouseEvent", {"type": "mouseReleased", **press})
+        self.wait(lambda: not self.js("return document.getElementById('tip').hidden"))
+
+    def click(self, x: float, y: float, *, until: str) -> Any:
+        """Where the mouse is already; again if a busy machine lost the click.  Gives what `until` gives."""
+        press = {"x": x, "y": y, "button": "left", "clickCount": 1}
+
+        def pressed() -> Any:
+            for kind in ("mousePressed", "mouseReleased"):
+                self.driver.execute_cdp_cmd("Input.dispatchMouseEvent", {"type": kind, **press})
+            end = time.monotonic() + 10
+            while not (found := self.js(until)) and time.monotonic() < end:
+                time.sleep(0.1)
+            return found
+
+        return self.wait(pressed)
 
 
 def start() -> Browser:

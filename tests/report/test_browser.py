@@ -59,8 +59,8 @@ def test_hover_shows_the_image_and_click_its_neighbours(browser: Browser, writte
     browser.draw("[data-map='0']")
     data = browser.js("return JSON.parse(document.getElementById('data').textContent)")
     sheet, index = data["sheets"][0], 20
-    browser.mouse(*browser.point("[data-map='0']", index))
-    browser.wait(lambda: not browser.js("return document.getElementById('tip').hidden"))
+    at = browser.point("[data-map='0']", index)
+    browser.hover(*at)
     shown = browser.text("#tip span")
     lines = [f"{kind} {group['names'][group['of'][index]]}" for kind, group in sheet["groups"].items()]
     assert shown == "\n".join([*lines, sheet["files"][index]])
@@ -70,8 +70,7 @@ def test_hover_shows_the_image_and_click_its_neighbours(browser: Browser, writte
     rows = [sum(painted[4 * 16 * r : 4 * 16 * (r + 1)]) for r in range(16)]
     assert (sum(rows[:8]) > sum(rows[8:])) == (sheet["groups"]["class"]["of"][index] == 0)
 
-    browser.mouse(*browser.point("[data-map='0']", index), click=True)
-    browser.wait(lambda: browser.js("return document.querySelectorAll('.picked button').length"))
+    browser.click(*at, until="return document.querySelectorAll('.picked button').length")
     for number in (0, 1):  # and in the other run, which saw the same images
         tiles = f"return [...document.querySelectorAll(\"[data-picked='{number}'] button\")].map(b => +b.dataset.index)"
         assert browser.js(tiles) == [index, *data["maps"][number]["neighbours"][index]]
@@ -146,8 +145,9 @@ def test_ten_thousand_points(browser: Browser, tmp_path: Path) -> None:
     browser.draw(".map")
     kinds = browser.js("return [...new Set(document.querySelector('.map').data.map(t => t.type))]")
     assert kinds == ["scattergl"]
-    browser.mouse(*browser.point(".map", 4321), click=True)
-    picked = browser.wait(lambda: browser.js("return document.querySelector('.picked button')?.dataset.index"))
+    at = browser.point(".map", 4321)
+    browser.hover(*at)
+    picked = browser.click(*at, until="return document.querySelector('.picked button')?.dataset.index")
     data = browser.js("return JSON.parse(document.getElementById('data').textContent).maps[0].neighbours")
     assert len(data) == 10_000
     tiles = browser.js("return [...document.querySelectorAll('.picked button')].map(b => +b.dataset.index)")
