@@ -91,8 +91,8 @@ def fit(
                 raise state.failure(out, config, index=order.indices(state.done), terms=terms, says=wrong)
             state.step(steps)
             if knn and s.knn_every and (state.done % (s.knn_every * order.per_epoch) == 0 or state.done == steps):
-                journal.log(state.done, {"knn": knn.score(state.encode, state.encoder, device=fabric.device)})
-            journal.step(state.done, terms, lr=lr)
+                journal.log(state.done, knn.score(state.encode, state.encoder, device=fabric.device))
+            journal.step(state.done, terms, lr=lr, norm=state.norm)
             if state.done % s.save_every == 0 or state.done == steps or stop:
                 state.save(out / CHECKPOINT, config)
     return Result(out, state.encoder, state.done, state.done == steps, journal.last)

@@ -84,6 +84,8 @@ def test_what_a_run_says_of_itself(tmp_path: Path, capsys: pytest.CaptureFixture
     rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
     assert [row["step"] for row in rows if "loss" in row] == [4, 8, 12]
     scores = [row["knn"] for row in rows if "knn" in row]
+    assert all(row["rank"] >= 1 for row in rows if "knn" in row)
+    assert all(row["grad_norm"] > 0 for row in rows if "loss" in row)
     assert len(scores) == 2
     assert result.metrics["knn"] == scores[-1] > 0.5  # three classes by colour
     assert all(

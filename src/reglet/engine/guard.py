@@ -25,11 +25,11 @@ def remember(method: nn.Module) -> dict[str, Tensor]:
     return {key: value.clone() for key, value in method.state_dict().items() if key not in trained}
 
 
-def complaint(terms: Terms, norm: Tensor | None) -> str:
+def complaint(terms: Terms, norm: float | None) -> str:
     """What is not finite, or nothing."""
     bad = [f"{name} = {float(term)}" for name, term in terms.items() if not math.isfinite(float(term))]
-    if not bad and norm is not None and not math.isfinite(float(norm)):
-        bad = [f"norm of the gradient = {float(norm)}"]
+    if not bad and norm is not None and not math.isfinite(norm):
+        bad = [f"norm of the gradient = {norm}"]
     return ", ".join(bad)
 
 

@@ -27,14 +27,20 @@ class Journal:
         self.loggers = build_loggers(loggers, path.parent, config) if writes else []
         self.metrics = Metrics(path, start=progress.start) if writes else None
         self.last: dict[str, float] = {}
+        self.largest: float | None = None  # gradient norm since the last line, so that no spike falls between two
 
-    def step(self, done: int, terms: Terms, *, lr: float) -> None:
+    def step(self, done: int, terms: Terms, *, lr: float, norm: float | None = None) -> None:
         self.progress.tick(done)
+        if norm is not None:
+            self.largest = norm if self.largest is None else max(self.largest, norm)
         if done % self.every and done != self.progress.steps:
             return
         numbers = {name: float(term) for name, term in terms.items()}
         speed, epoch = self.progress.images_per_second, done / self.progress.per_epoch
-        self.log(done, {"loss": float(total(terms)), **numbers, "lr": lr, "epoch": epoch, "images_per_second": speed})
+        steepest = {} if self.largest is None else {"grad_norm": self.largest}
+        self.largest = None
+        loss = {"loss": float(total(terms)), **numbers, **steepest}
+        self.log(done, {**loss, "lr": lr, "epoch": epoch, "images_per_second": speed})
         self.progress.show(done, numbers)
 
     def log(self, done: int, numbers: Mapping[str, float]) -> None:

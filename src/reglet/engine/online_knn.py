@@ -1,4 +1,4 @@
-"""A score while training runs: weighted kNN on the features of a few thousand images."""
+"""Scores while training runs: weighted kNN, and the rank, of the features of a few thousand images."""
 
 from collections.abc import Callable
 
@@ -7,6 +7,7 @@ from jaxtyping import Float, Int64, UInt8
 from torch import Tensor, nn
 
 from reglet.data.images import Images
+from reglet.diagnostics import rankme
 from reglet.engine.order import ORDER, generator
 from reglet.probes.knn import knn_probe
 
@@ -34,14 +35,14 @@ class OnlineKNN:
         self.preprocess = preprocess
 
     @torch.no_grad()
-    def score(self, encode: Encode, module: nn.Module, *, device: torch.device) -> float:
-        """Accuracy of the features of `module`, which is left in the mode it was in."""
+    def score(self, encode: Encode, module: nn.Module, *, device: torch.device) -> dict[str, float]:
+        """knn: accuracy of the features of `module`, which is left in the mode it was in.  rank: their RankMe."""
         mode = module.training
         module.eval()
         (train, train_labels), (test, test_labels) = (self._features(encode, *part, device) for part in self.parts)
         module.train(mode)
         k = min(20, len(train))
-        return knn_probe(train, train_labels, test, test_labels, k=k)
+        return {"knn": knn_probe(train, train_labels, test, test_labels, k=k), "rank": rankme(test)}
 
     def _features(
         self, encode: Encode, images: Images, index: Int64[Tensor, " n"], device: torch.device

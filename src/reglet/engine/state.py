@@ -48,6 +48,7 @@ class State:
         if self.average is not None:
             self.average.to(fabric.device)
         self.done = 0
+        self.norm: float | None = None  # of the last gradient, before it was clipped
 
     @property
     def encoder(self) -> Method:
@@ -76,12 +77,13 @@ class State:
             )
         except FloatingPointError as error:
             return {}, str(error)
-        norm = None
+        self.norm = None
         if s.clip:
-            norm = self.fabric.clip_gradients(self.model, self.stepper, max_norm=s.clip, error_if_nonfinite=False)
+            found = self.fabric.clip_gradients(self.model, self.stepper, max_norm=s.clip, error_if_nonfinite=False)
+            self.norm = None if found is None else float(found)
         elif s.precision != "16-mixed":
-            norm = guard.gradient_norm(self.method)
-        return terms, guard.complaint(terms, None if s.precision == "16-mixed" else norm)
+            self.norm = float(guard.gradient_norm(self.method))  # on every rank: shards know their part only
+        return terms, guard.complaint(terms, None if s.precision == "16-mixed" else self.norm)
 
     def step(self, steps: int) -> None:
         self.stepper.step()
