@@ -15,7 +15,7 @@ Measured  2026-11-16, commit ce63aa4, torch 2.13.0, three paired seeds (0 to 2).
           8                  67.7 +- 7.3    62.4 +- 4.3     -5.2 +- 3.6
           32                 51.0 +- 7.0    40.7 +- 15.7   -10.3 +- 22.7
 
-Found     The paper's curve is neither confirmed nor excluded: from 2 to more samples a domain LatentDR's distance to ERM
+Found     The paper's curve is neither confirmed nor excluded: from 2 to more samples a domain LatentDR's gain over ERM
           changes by -1.2 +- 9.7 points.  At 2 and 8 samples it is below ERM beyond the interval, with 320 steps too.
           Mind: batch size and number of steps are not separated, for all see as many images; at 32, twenty steps train
           neither arm (72 and 60 % on the training domains' own validation images).

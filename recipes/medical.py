@@ -6,7 +6,7 @@ Machine   one core, no GPU; 1.8 CPU minutes
 Printed   averages over its four sets, in the column "paper"; it has no figures for these two
 Measured  2026-11-16, commit ce63aa4, torch 2.13.0, three paired seeds (0 to 2).  Conv net 32-64-128, 28 px, 80 steps
           of 64 by Adam, no augmentation.  Rate 1e-3, of 1e-3 and 3e-3, by the validation images of ERM at seed 100;
-          LatentDR at half of it.  Accuracy on the official test images (624 and 156) in %, mean of the two sets and 95 %
+          LatentDR at half of it.  Accuracy on the official test images (624, 156) in %, mean of the two sets and 95 %
           interval (Student's t over seeds), differences paired by seed.
 
           arm                paper  pneumo  breast   mean           minus ERM       valid. align.  unif.
