@@ -21,7 +21,8 @@ def heat_map(found: Equivariance) -> Figure:
         "zmax": 1,
         "showscale": False,
     }
-    chart = layout(height=70 + 40 * len(found.layers))
+    chart = layout(height=100 + 40 * len(found.layers))
+    chart["margin"] |= {"t": 34}  # room for the buttons
     chart["yaxis"] |= {"autorange": "reversed", "type": "category"}
     chart["xaxis"] |= {"type": "category"}
     return {"data": [cells], "layout": chart}

@@ -34,7 +34,7 @@ def deviations(runs: dict[str, Geometry], healthy: Reference) -> Figure:
 
 
 def alignment(runs: dict[str, Geometry], healthy: Reference) -> Figure | None:
-    """Both are better lower: good runs are at the bottom left, a collapsed one is at the bottom right."""
+    """Both are better lower: good runs are at the bottom left, a collapsed one is at the top left."""
     data = [_point(healthy.alignment, healthy.uniformity, "healthy reference", SOFT, "star")]
     for i, (name, found) in enumerate(runs.items()):
         for shape, suffix, mark in (

@@ -20,7 +20,8 @@ def heat_map(found: Robustness) -> Figure:
         "zmax": 1,
         "showscale": False,
     }
-    chart = layout(height=70 + 24 * len(names))
+    chart = layout(height=100 + 24 * len(names))
+    chart["margin"] |= {"t": 34}  # room for the buttons
     chart["yaxis"] |= {"autorange": "reversed", "type": "category"}
     chart["xaxis"] |= {"type": "category"}
     return {"data": [cells], "layout": chart}

@@ -17,7 +17,11 @@ def robustness(runs: list[RunData], figures: Figures) -> str:
         cells.append(figures.place(heat_map(found), title=name, says=says))
         size = f"{name}: {found.images} test images, severities {', '.join(map(str, found.severities))}"
         error = 50 / found.images**0.5
-        coarse = f" (a coarse look, each number ± {error:.1f} points; reglet robust takes more)" if found.coarse else ""
+        coarse = (
+            f" (a coarse look, standard error up to {error:.1f} points; reglet robust takes more)"
+            if found.coarse
+            else ""
+        )
         about.append(esc(size + coarse))
     text = "A linear probe on clean features meets corrupted images, accuracy in %. " + "; ".join(about) + "."
     return section("robustness", "Robustness", grid(*cells) + note(text) + "".join(gaps))
