@@ -3,6 +3,8 @@
 Paper     the paper on soft equivariance regularization (SER), table 6
 Command   python -m recipes.ser_family
 Printed   MoCo-v3, ViT-S/16, ImageNet-1k, linear probe, final -> layer 3: EquiMod 68.95 -> 69.51, AugSelf 67.55 -> 68.23
+Measured  Not yet: on 2026-11-16 there was time for its test only (tests/recipes/test_ser.py), which trains its last two
+          arms on 128 made-up images.
 """
 
 import sys

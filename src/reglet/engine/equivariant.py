@@ -62,7 +62,7 @@ def equivariant_views(config: Config, policy: views.Policy, backbone: nn.Module)
     """`policy` as the wrapper wants it: pairs aligned, partners alike, or one more view."""
     given, first = config.of("equivariant"), policy.views[0]
     if config.equivariant == "ser":
-        crop = given.get("crop", "shared") or "none"  # the command line reads none as None
+        crop: Any = given.get("crop", "shared") or "none"  # the command line reads none as None
         parts = config.devices * config.nodes * config.accumulate
         return AlignedViews(policy, share=given.get("share", _default(Equivariant, "share")), crop=crop, ranks=parts)
     if config.equivariant == "stl":
