@@ -3,9 +3,9 @@
 Paper     the paper on soft equivariance regularization (SER), ImageNet-C and ImageNet-P, top-1
 Command   python -m recipes.ser && python -m recipes.ser_robust
 Printed   MoCo-v3 -> + SER: ImageNet-C 39.47 -> 40.58, ImageNet-P 63.91 -> 65.13
-Measured  2026-11-16, commit bb0f667, torch 2.13.0: the encoders of recipes/ser.py at its small size (80 steps), 100 test
-          images (--images 100 --frames 3), 15 corruptions at severities 1, 3 and 5, 14 perturbations.  Top-1 in %, three
-          seeds, two of the base; in brackets the paired difference with its 95 % interval.
+Measured  2026-11-16, commit bb0f667, torch 2.13.0: the encoders of recipes/ser.py at its small size (80 steps), 100
+          test images (--images 100 --frames 3), 15 corruptions at severities 1, 3 and 5, 14 perturbations.  Top-1 in %,
+          three seeds, two of the base; in brackets the paired difference with its 95 % interval.
 
           arm         clean                    corrupted               perturbed               predictions that flip
           base        29.00                    24.36                   27.93                   15.71
