@@ -7,10 +7,10 @@ Printed   ImageNet-1k, ViT-S/16, linear probe, base -> + SER: MoCo-v3 68.44 -> 6
           -> .840 .881 .945; turns read by a probe from SER's layers 1, 3, 6, 9, 12: 79.97 93.34 99.52 99.73 96.59
 Machine   as measured 20 CPU seconds a run, 8 of them for its scores; at the default size about two minutes a run
 Measured  2026-11-16, commit bb0f667, torch 2.13.0, on two cores that others worked on too, so that only a small size
-          was possible: --epochs 1 --images 5120 --batch 64, which is 80 steps, Barlow Twins, 8 images of 64 in b2.  Three
-          seeds (0 to 2).  Accuracy on the 2,000 test images in %; centred equivariance scores after the third block, on
-          300 of them (shuffled places score 0.25 to 0.38); in brackets the paired difference from the arm named, with
-          its 95 % interval (Student's t over seeds).
+          was possible: --epochs 1 --images 5120 --batch 64, which is 80 steps, Barlow Twins, 8 of 64 images in b2.
+          Three seeds (0 to 2).  Accuracy on the 2,000 test images in %; centred equivariance scores after the third
+          block, on 300 of them (shuffled places score 0.25 to 0.38); differences are paired by seed, with their 95 %
+          interval (Student's t).
 
           arm             linear         20-NN          turns            flips            scale
           random weights  29.15          25.47          0.541            0.683            0.743
