@@ -38,7 +38,7 @@ def geometry(runs: list[RunData], figures: Figures, healthy: Reference) -> str:
         over_time,
     )
     about = note(
-        f"The healthy reference: {esc(healthy.says)}. A collapsed spectrum falls off a cliff; a healthy one falls "
-        "slowly and far. The reference shows a shape, not a limit: other data have other spectra."
+        f"The reference, which the doctor finds healthy: {esc(healthy.says)}. It shows one shape, not a limit: other "
+        "data and networks have other spectra."
     )
     return section("geometry", "Geometry", table(head, rows, label="Geometry") + charts + about + "".join(gaps))
