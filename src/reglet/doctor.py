@@ -105,7 +105,7 @@ def _load(folder: Path, data: str) -> tuple[Config, Parts, Method]:
     if not (folder / CHECKPOINT).exists():
         raise RunError(f"the run in {folder} has no checkpoint yet")
     tensors, _ = checkpoint.read(folder / CHECKPOINT)
-    size = stored["resolved"]["size"]
+    size = stored["resolved"]["size"] if data else config.size  # other images need not have the size of the run's own
     parts = build_parts(replace(config, init_from="", resume=False, size=size, data=data or config.data))
     averaged = checkpoint.part(tensors, "ema.module.")
     encoder = deepcopy(parts.method) if averaged else parts.method
