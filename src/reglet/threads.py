@@ -5,14 +5,16 @@ operations, and some of them (drawing, sorting) are of one thread only: its thre
 work.  Slices do not need one another, so `in_shares` has every thread take some of them through all operations alone.
 """
 
+import math
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
-from threading import Barrier
+from threading import Barrier, local
 from typing import TypeVar
 
 import torch
+from torch import Tensor
 
 T = TypeVar("T")
 
@@ -57,7 +59,23 @@ def single_threads(count: int) -> ThreadPoolExecutor:
 _pool = lru_cache(maxsize=4)(single_threads)
 
 
+def memory(name: str, *shape: int, dtype: torch.dtype, device: torch.device) -> Tensor:
+    """Uninitialized; on a thread of ours the same from call to call, for a few megabytes of fresh pages cost more than
+    sorting them.  To be used under one name once at a time."""
+    known: dict[str, Tensor] | None = getattr(_kept, "memory", None)
+    if known is None:
+        return torch.empty(shape, dtype=dtype, device=device)
+    count = math.prod(shape)
+    if name not in known or known[name].dtype != dtype or known[name].numel() < count:
+        known[name] = torch.empty(count, dtype=dtype)
+    return known[name][:count].view(shape)
+
+
+_kept = local()
+
+
 def _alone() -> None:
+    _kept.memory = {}
     torch.get_num_threads()  # a thread takes over the common number with its first question, even after an own one
     torch.set_num_threads(1)
 

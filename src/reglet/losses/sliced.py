@@ -15,7 +15,7 @@ from torch import Tensor
 from reglet.dist import sum_over_ranks, world_size
 from reglet.losses.fused import fused
 from reglet.losses.slices import Slices
-from reglet.threads import in_shares, shares
+from reglet.threads import in_shares, memory, shares
 from reglet.types import Scalar
 
 # projections -> the sum over slices of the loss, and its gradient as a tensor, which may take the projections' place,
@@ -48,12 +48,12 @@ def _share(
     v, n, d = z.shape
     rows = z.reshape(v * n, d)
     value = torch.zeros((), dtype=torch.float64, device=z.device)
-    grad = torch.zeros_like(rows)
-    memory = rows.new_empty(0, v * n)  # the same for all chunks: fresh pages cost as much as a sort
+    grad = torch.zeros_like(rows)  # not `memory`: a quick thread may take two shares
+    projections = rows.new_empty(0, v * n)  # the same for all chunks
     for w in chunks:
-        if len(memory) < len(w):
-            memory = rows.new_empty(len(w), v * n)
-        p = torch.mm(w, rows.T, out=memory[: len(w)])
+        if len(projections) < len(w):
+            projections = memory("projections", len(w), v * n, dtype=z.dtype, device=z.device)
+        p = torch.mm(w, rows.T, out=projections[: len(w)])
         part, slope, factor = loss(p.view(-1, v, n))
         value += part
         grad.addmm_(slope.view(-1, v * n).T, w, alpha=factor)

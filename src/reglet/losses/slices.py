@@ -12,6 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet.dist import rank, world_size
+from reglet.threads import memory
 
 BLOCK = 64  # directions seeded together: the grain at which shared slices are split over ranks
 
@@ -51,7 +52,7 @@ class Slices(nn.Module):
         generator = torch.Generator(like.device)
         blocks = range(own if split else 0, -(-self.count // BLOCK), world_size() if split else 1)
         together = max(1, min(len(blocks), -(-size // BLOCK)))
-        w = like.new_empty(together * BLOCK, d)
+        w = memory("directions", together * BLOCK, d, dtype=like.dtype, device=like.device)
         which, of = share
         for first in range(which * together, len(blocks), of * together):
             drawn = 0

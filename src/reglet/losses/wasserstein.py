@@ -8,6 +8,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from reglet.threads import memory
+
 Positions = Literal["weibull", "hazen"]
 
 
@@ -38,7 +40,7 @@ class ToQuantiles:
     def __call__(self, p: Float[Tensor, "k v n"]) -> tuple[Tensor, Float[Tensor, "k v n"], float]:
         scale = 1 / (p.shape[1] * p.shape[2])
         if len(self.target) < len(p):
-            self.target = torch.empty_like(p)
+            self.target = memory("target", *p.shape, dtype=p.dtype, device=p.device)
         target = self.target[: len(p)].scatter_(-1, self.order(p), self.q.expand_as(p))
         gap = p.sub_(target)
         flat = gap.view(-1)
@@ -62,7 +64,7 @@ class _Order:
         if p.dtype != torch.float32 or p.shape[-1] > 1 << 29:
             return torch.from_numpy(np.argsort(p.numpy(), axis=-1))
         if len(self.keys) < len(p):
-            self.keys = torch.empty(p.shape, dtype=torch.float64)
+            self.keys = memory("keys", *p.shape, dtype=torch.float64, device=p.device)
         keys = self.keys[: len(p)].copy_(p)
         tagged = keys.view(torch.int64).bitwise_or_(self.indices)
         keys.numpy().sort(axis=-1)
