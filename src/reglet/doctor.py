@@ -18,6 +18,7 @@ from reglet.engine import checkpoint
 from reglet.engine.build import Parts, build_parts
 from reglet.engine.config import Config
 from reglet.engine.embed import features
+from reglet.engine.feed import Policy
 from reglet.engine.folder import CHECKPOINT, CONFIG, RunError, read_run, write_json
 from reglet.engine.order import VIEWS, generator
 from reglet.export import CARD, load_encoder
@@ -26,7 +27,6 @@ from reglet.losses.slices import Slices
 from reglet.method import Method
 from reglet.methods import JointEmbedding
 from reglet.methods.regularized import innermost
-from reglet.views import Policy
 
 Net = Callable[[Tensor], Tensor]
 REPORT = "doctor.json"

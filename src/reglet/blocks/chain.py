@@ -51,7 +51,7 @@ def _step(
     """The gradient in front of a layer, where it is `inner`, and of its parameters."""
     if type(layer) is nn.Linear:
         rows = g.flatten(0, 1)
-        own = {layer.weight: rows.T @ x.flatten(0, 1)}
+        own: dict[nn.Parameter, Tensor] = {layer.weight: rows.T @ x.flatten(0, 1)}
         if layer.bias is not None:
             own[layer.bias] = rows.sum(0)
         return g @ layer.weight.detach() if inner else None, own
