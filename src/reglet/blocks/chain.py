@@ -20,7 +20,7 @@ class Gradient(NamedTuple):
     """at[i]: of values[i]; and of the parameters."""
 
     at: list[Tokens | None]
-    parameters: dict[nn.Parameter, Tensor]
+    parameters: dict[Tensor, Tensor]
 
 
 def forward(layers: Sequence[nn.Module], x: Tokens) -> list[Tokens]:
@@ -35,7 +35,7 @@ def forward(layers: Sequence[nn.Module], x: Tokens) -> list[Tokens]:
 def gradient(layers: Sequence[nn.Module], values: Sequence[Tokens], g: Tokens, *, whole: bool) -> Gradient:
     """Of a function of the last of `values` with gradient `g`.  whole: of the first, too."""
     at: list[Tokens | None] = [None] * len(layers) + [g]
-    parameters: dict[nn.Parameter, Tensor] = {}
+    parameters: dict[Tensor, Tensor] = {}
     for i in reversed(range(len(layers))):
         before, own = _step(layers[i], values[i], values[i + 1], g, inner=whole or i > 0)
         at[i] = before
@@ -47,11 +47,11 @@ def gradient(layers: Sequence[nn.Module], values: Sequence[Tokens], g: Tokens, *
 
 def _step(
     layer: nn.Module, x: Tokens, y: Tokens, g: Tokens, *, inner: bool
-) -> tuple[Tokens | None, dict[nn.Parameter, Tensor]]:
+) -> tuple[Tokens | None, dict[Tensor, Tensor]]:
     """The gradient in front of a layer, where it is `inner`, and of its parameters."""
     if type(layer) is nn.Linear:
         rows = g.flatten(0, 1)
-        own: dict[nn.Parameter, Tensor] = {layer.weight: rows.T @ x.flatten(0, 1)}
+        own: dict[Tensor, Tensor] = {layer.weight: rows.T @ x.flatten(0, 1)}
         if layer.bias is not None:
             own[layer.bias] = rows.sum(0)
         return g @ layer.weight.detach() if inner else None, own
@@ -62,7 +62,7 @@ def _step(
     return _by_autograd(layer, x, g)
 
 
-def _by_autograd(layer: nn.Module, x: Tokens, g: Tokens) -> tuple[Tokens, dict[nn.Parameter, Tensor]]:
+def _by_autograd(layer: nn.Module, x: Tokens, g: Tokens) -> tuple[Tokens, dict[Tensor, Tensor]]:
     """For a layer that somebody put there."""
     trained = [p for p in layer.parameters() if p.requires_grad]
     with torch.enable_grad():
