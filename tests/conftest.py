@@ -1,10 +1,15 @@
-"""Networks that nobody here wrote, where they are installed."""
+"""One thread for each process of a parallel test run; networks that nobody here wrote, where they are installed."""
 
+import os
 import sys
 from types import ModuleType
 
 import pytest
 import torch
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # there are as many processes as cores
+    torch.set_num_threads(1)
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that tests start
 
 _kept: list[torch.library.Library] = []  # a Library takes its definitions with it when it is collected
 

@@ -25,6 +25,7 @@ OneDimensional = Callable[[Float[Tensor, "k v n"]], tuple[Tensor, Float[Tensor, 
 # (size, own, of) -> the directions of share `own` of `of`, `size` at a time
 Chunks = Callable[[int, int, int], Iterable[Float[Tensor, "_ d"]]]
 
+WORTHWHILE = 1 << 16  # numbers in the embeddings: with fewer, threads are waited for longer than they work
 CHUNK = 1 << 18  # projections at a time, of all shares together: a megabyte, which stays in the cache
 
 
@@ -33,7 +34,7 @@ def sliced_sum(z: Float[Tensor, "v n d"], chunks: Chunks, loss: Callable[[], One
 
     def kernel(z: Tensor) -> tuple[Tensor, tuple[Tensor]]:
         v, n, _ = z.shape
-        of = shares(z.device)
+        of = shares(z.device) if z.numel() >= WORTHWHILE else 1
         size = max(1, CHUNK // (v * n * of))
         parts = in_shares(lambda own, of: _share(z, chunks(size, own, of), loss()), of)
         value, grad = (sum(every[1:], every[0]) for every in zip(*parts, strict=True))
