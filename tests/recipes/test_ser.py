@@ -25,7 +25,7 @@ def rows(folder: Path) -> dict[str, dict]:
 def test_arms_are_paired_and_the_released_one_is_lambda_zero(data: Path, tmp_path: Path) -> None:
     assert ser.main(words(data, tmp_path, "--workers", "1")) == 0
     found = rows(tmp_path)
-    assert list(found) == list(ser.ARMS)
+    assert set(found) == set(ser.ARMS)
     released = found["SER as released"]
     assert released["versus"] == "lambda = 0"
     assert all(difference == [0, 0] for difference in released["difference"].values())
