@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 import torch
 from jaxtyping import Float
@@ -20,10 +20,12 @@ from reglet import views
 from reglet.backbones import ConvNet, projector
 from reglet.data import Images, Part, load
 from reglet.diagnostics import effective_rank, eigenspectrum
+from reglet.engine.feed import Policy
 from reglet.engine.guard import NonFiniteError
 from reglet.engine.settings import Settings
 from reglet.export import preprocessing
 from reglet.losses.base import OnViews
+from reglet.method import Method
 from reglet.methods import JointEmbedding
 from reglet.probes import knn_probe, linear_probe
 from reglet.train import fit
@@ -70,22 +72,38 @@ def method(loss: OnViews, *, seed: int) -> JointEmbedding:
 
 def pretrain(run: Pretraining, loss: OnViews, images: Images) -> JointEmbedding:
     learner = method(loss, seed=run.seed)
+    quietly(learner, images, views.policy("smi", size=SIZE), run, weight_decay=run.weight_decay)
+    return learner
+
+
+class Budget(Protocol):
+    @property
+    def epochs(self) -> int: ...
+    @property
+    def batch(self) -> int: ...
+    @property
+    def lr(self) -> float: ...
+    @property
+    def seed(self) -> int: ...
+
+
+def quietly(learner: Method, images: Images, policy: Policy, run: Budget, *, weight_decay: float = 0.05) -> None:
+    """Trained, with nothing shown and nothing left on disk."""
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
             out=f"{folder}/run",
             epochs=run.epochs,
             batch=run.batch,
             lr=run.lr,
-            weight_decay=run.weight_decay,
+            weight_decay=weight_decay,
             seed=run.seed,
             accelerator="cpu",
             save_every=10**9,
             log_every=10**9,
         )
-        result = fit(learner, images, views.policy("smi", size=SIZE), settings, shown=False)
+        result = fit(learner, images, policy, settings, shown=False)
     if not result.finished:
         raise KeyboardInterrupt
-    return learner
 
 
 def try_out(run: Pretraining, loss: OnViews, train: Images, held: Images) -> Result:

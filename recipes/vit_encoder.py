@@ -8,7 +8,6 @@ AdamW with warm-up and cosine.  SER has a share r = 0.125 of the batch, 16 of 12
 
 import argparse
 import io
-import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,7 +25,7 @@ from torch import Tensor, nn
 
 from recipes import arms
 from recipes.arms import Result
-from recipes.encoder import Data, known, scores
+from recipes.encoder import Data, known, quietly, scores
 from recipes.encoder import load_parts as load_arrays
 from reglet import views
 from reglet.backbones import ViT, projector
@@ -34,7 +33,6 @@ from reglet.data import Images, InMemory, Part
 from reglet.diagnostics import equivariance, layer_maps, predict_flip, predict_rotation
 from reglet.diagnostics.equivariance import standard_transforms
 from reglet.engine.feed import Policy
-from reglet.engine.settings import Settings
 from reglet.export import preprocessing
 from reglet.groups import Symmetry
 from reglet.losses import BarlowTwinsLoss, SMILoss, VISRegLoss
@@ -47,7 +45,6 @@ from reglet.methods.equimod import EquiMod
 from reglet.methods.equivariant import Equivariant
 from reglet.methods.equivariant_views import AlignedViews
 from reglet.probes import linear_probe
-from reglet.train import fit
 
 PATCH, DEPTH, LAST = 4, 6, 3
 PROBED = 3000  # training images that the linear probe is fitted to
@@ -151,19 +148,7 @@ def policy(run: Pretraining) -> Policy:
 
 def pretrain(run: Pretraining, images: Images) -> ViT:
     learner = method(run)
-    with tempfile.TemporaryDirectory() as folder:
-        settings = Settings(
-            out=f"{folder}/run",
-            epochs=run.epochs,
-            batch=run.batch,
-            lr=run.lr,
-            seed=run.seed,
-            accelerator="cpu",
-            save_every=10**9,
-            log_every=10**9,
-        )
-        if not fit(learner, images, policy(run), settings, shown=False).finished:
-            raise KeyboardInterrupt
+    quietly(learner, images, policy(run), run)
     backbone = learner.get_submodule("backbone") if not run.wrapper else learner.backbone
     assert isinstance(backbone, ViT)
     return backbone

@@ -151,7 +151,7 @@ def test_bad_input_says_so(runs: Path, tmp_path: Path) -> None:
         doctor([])
     with pytest.raises(ValueError, match=r"unknown key 'image'. Did you mean images="):
         doctor([str(tmp_path), "image=3"])
-    with pytest.raises(ValueError, match="images is a whole number, got 'many'"):
+    with pytest.raises(ValueError, match="images is a whole number, at least 0; got 'many'"):
         doctor([str(tmp_path), "images=many"])
     with pytest.raises(ValueError, match="two images or more; got images=1"):
         examine(runs / "visreg", images=1)

@@ -1,8 +1,6 @@
 """`reglet doctor`"""
 
-from pathlib import Path
-
-from reglet.cli.words import OK, asks_help, pairs
+from reglet.cli.words import OK, asks_help, directory, whole
 
 HELP = """\
 reglet doctor DIRECTORY [data=...] [images=1000] [seed=0]
@@ -25,15 +23,11 @@ def doctor(words: list[str]) -> int:
     if asks_help(words):
         print(HELP, end="")
         return OK
-    places = [word for word in words if "=" not in word]
-    given = pairs([word for word in words if "=" in word], ("run", "data", "images", "seed"))
-    if len(places) + ("run" in given) != 1:
-        raise ValueError("reglet doctor needs one directory, such as runs/a; see reglet doctor --help")
+    run, given = directory("doctor", words, ("run", "data", "images", "seed"))
     from reglet.doctor import REPORT, examine
 
-    run = Path(given["run"] if "run" in given else places[0])
     verdict = examine(
-        run, data=given.get("data", ""), images=_whole("images", given, 1000), seed=_whole("seed", given, 0)
+        run, data=given.get("data", ""), images=whole("images", given, 1000), seed=whole("seed", given, 0)
     )
     print(f"{run}: {verdict.name}\n")
     for finding in verdict.findings:
@@ -50,10 +44,3 @@ def _show(name: str, evidence: str, cause: str, next_step: str) -> None:
     for label, text in (("evidence", evidence), ("cause", cause), ("next", next_step)):
         print(fill(text, 80, initial_indent=f"    {label:<9} ", subsequent_indent=" " * 14))
     print()
-
-
-def _whole(key: str, given: dict[str, str], default: int) -> int:
-    try:
-        return int(given.get(key, default))
-    except ValueError as error:
-        raise ValueError(f"{key} is a whole number, got {given[key]!r}") from error

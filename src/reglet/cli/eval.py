@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from reglet.cli.words import OK, asks_help, pairs, whole
+from reglet.cli.words import OK, asks_help, directory, whole
 
 HELP = """\
 reglet eval DIRECTORY [data=...] [probes=knn,linear] ...
@@ -37,15 +37,11 @@ def evaluate(words: list[str]) -> int:
     if asks_help(words):
         print(HELP, end="")
         return OK
-    places = [word for word in words if "=" not in word]
-    given = pairs([word for word in words if "=" in word], KEYS)
-    if len(places) + ("run" in given) != 1:
-        raise ValueError("reglet eval needs one directory, such as runs/a; see reglet eval --help")
+    run, given = directory("eval", words, KEYS)
     from reglet.cli.eval_table import show
     from reglet.evaluate import evaluate_run
     from reglet.evaluate.run import REPORT
 
-    run = Path(given["run"] if "run" in given else places[0])
     out = Path(given["out"]) if "out" in given else run / REPORT
     found = evaluate_run(
         run,

@@ -17,7 +17,7 @@ show (no labels, cut off, no weights yet) the page says.
 
   out      file to write
   data     as for pretrain; default: the runs' own
-  points   images on the map, at most (1000); a t-SNE of 10,000 takes minutes
+  points   images on the map, at most (1000); a t-SNE of many takes long
   robust   test images to corrupt (200); 0: none
 """
 KEYS = ("out", "data", "points", "robust")

@@ -1,8 +1,6 @@
 """`reglet robust`"""
 
-from pathlib import Path
-
-from reglet.cli.words import OK, asks_help, pairs, whole
+from reglet.cli.words import OK, asks_help, directory, whole
 
 HELP = """\
 reglet robust DIRECTORY [data=...] [severities=1,2,3,4,5] [perturbations=false] [images=1000] [batch=256] [seed=0]
@@ -21,10 +19,7 @@ def robust(words: list[str]) -> int:
     if asks_help(words):
         print(HELP, end="")
         return OK
-    places = [word for word in words if "=" not in word]
-    given = pairs([word for word in words if "=" in word], KEYS)
-    if len(places) + ("run" in given) != 1:
-        raise ValueError("reglet robust needs one directory, such as runs/a; see reglet robust --help")
+    run, given = directory("robust", words, KEYS)
     chosen = given.get("severities", "1,2,3,4,5").split(",")
     if not all(word in "12345" and word for word in chosen):
         raise ValueError(f"severities are numbers from 1 to 5 with commas between them, got {given['severities']!r}")
@@ -33,7 +28,6 @@ def robust(words: list[str]) -> int:
     from reglet.cli.robust_table import show
     from reglet.evaluate.robust import REPORT, robust_run
 
-    run = Path(given["run"] if "run" in given else places[0])
     found = robust_run(
         run,
         data=given.get("data", ""),

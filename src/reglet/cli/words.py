@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from pathlib import Path
 
 OK, WRONG, NOT_FINITE = 0, 2, 3
 
@@ -23,6 +24,15 @@ def pairs(words: list[str], allowed: Sequence[str] | None = None) -> dict[str, s
             raise ValueError(f"unknown key {key!r}.{hint} There are {', '.join(allowed)}")
         found[key] = text
     return found
+
+
+def directory(command: str, words: list[str], keys: Sequence[str]) -> tuple[Path, dict[str, str]]:
+    """The one directory that a command is about, given by itself or as run=, and its other words."""
+    places = [word for word in words if "=" not in word]
+    given = pairs([word for word in words if "=" in word], keys)
+    if len(places) + ("run" in given) != 1:
+        raise ValueError(f"reglet {command} needs one directory, such as runs/a; see reglet {command} --help")
+    return Path(given["run"] if "run" in given else places[0]), given
 
 
 def whole(key: str, given: Mapping[str, str], default: int, *, least: int = 0) -> int:
