@@ -3,6 +3,7 @@
 from dataclasses import fields
 
 from reglet.cli.words import OK, asks_help, pairs
+from reglet.engine.config import typed
 
 TASK = "task=domains"
 HELP = """\
@@ -32,12 +33,7 @@ def train_domains(words: list[str]) -> int:
         return OK
     kinds = {f.name: type(f.default) for f in fields(DomainsConfig)}
     given = pairs([word for word in words if word != TASK], tuple(kinds))
-    values: dict[str, int | str] = {}
-    for key, text in given.items():
-        if kinds[key] is int and not text.isdecimal():
-            raise ValueError(f"{key} is a whole number, got {text!r}")
-        values[key] = int(text) if kinds[key] is int else text
-    config = DomainsConfig(**values)  # type: ignore[arg-type]
+    config = DomainsConfig(**{key: typed(key, text, kinds[key]) for key, text in given.items()})
 
     from reglet.cli.domains_table import show, tracked
     from reglet.data import load

@@ -6,6 +6,7 @@ from typing import Any
 
 from reglet.cli.domains import TASK, train_domains
 from reglet.cli.export import show_card
+from reglet.cli.task import train_task
 from reglet.cli.words import OK, asks_help, pairs
 from reglet.engine.config import Config, from_flat, parse
 from reglet.engine.folder import CONFIG, DERIVED, RunError, read_config
@@ -54,7 +55,9 @@ def pretrain(words: list[str]) -> int:
 
 
 def train(words: list[str]) -> int:
-    return train_domains(words) if TASK in words else _run("train", words)
+    if TASK in words:
+        return train_domains(words)
+    return train_task(words) if any(word.startswith("task=") for word in words) else _run("train", words)
 
 
 def _run(command: str, words: list[str]) -> int:

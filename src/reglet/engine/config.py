@@ -75,7 +75,10 @@ def parse(key: str, text: str) -> Any:
     kinds: dict[str, type[Any]] = {f.name: type(f.default) for f in fields(Config) if f.name != "options"}
     if key not in kinds:
         raise ValueError(unknown(key, set(kinds) - {"command"}))
-    kind = kinds[key]
+    return typed(key, text, kinds[key])
+
+
+def typed(key: str, text: str, kind: type[Any]) -> Any:
     if kind is bool:
         if text.lower() not in ("true", "false", "1", "0", "yes", "no"):
             raise ValueError(f"{key} is true or false, got {text!r}")
