@@ -1,0 +1,38 @@
+"""iTransformer: attention among variates.  Liu et al., ICLR 2024, arXiv:2310.06625."""
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reglet.networks.series.window_norm import normalized, restored
+
+
+class ITransformer(nn.Module):
+    """A token is a variate: its whole window, embedded by one linear layer.
+
+        h_c = Linear(x_{:, c}),    h = Block_l(h),    x^_{:, c} = Linear(LayerNorm(h_c))
+
+    A block is that of a transformer with norms after each residual; its attention mixes variates, its feed-forward
+    works on each alone.  Variates have no positions, so permuting channels permutes the output.  Smaller than the
+    paper's (width 512), and without dropout.
+    """
+
+    BLOCKS = ("blocks.*",)
+
+    def __init__(self, *, channels: int, length: int, width: int = 32, depth: int = 2, heads: int = 4) -> None:
+        super().__init__()
+        if width % heads:
+            raise ValueError(f"width {width} does not divide among {heads} heads")
+        self.embed = nn.Linear(length, width)
+        self.blocks = nn.Sequential(
+            *(
+                nn.TransformerEncoderLayer(width, heads, 2 * width, dropout=0.0, activation="gelu", batch_first=True)
+                for _ in range(depth)
+            )
+        )
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(width, length)
+
+    def forward(self, x: Float[Tensor, "n t c"]) -> Float[Tensor, "n t c"]:
+        z, level = normalized(x)
+        tokens = self.blocks(self.embed(z.transpose(1, 2)))
+        return restored(self.head(self.norm(tokens)).transpose(1, 2), level)

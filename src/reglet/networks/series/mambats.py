@@ -1,0 +1,82 @@
+"""MambaTS: selective state spaces over patches of all variables.  Cai et al., 2024, arXiv:2405.16440."""
+
+import math
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reglet.networks.series.selective_scan import selective_scan
+from reglet.networks.series.window_norm import normalized, restored
+
+
+class TemporalMamba(nn.Module):
+    """x + Linear(scan(SiLU(u)) SiLU(z)),  u, z = Linear(LayerNorm(x)): Mamba's block without its causal convolution,
+    which would mix variables that are neighbours by chance, and with dropout on what makes the selection.
+    """
+
+    def __init__(self, width: int, *, state: int, dropout: float) -> None:
+        super().__init__()
+        self.rank, self.state = math.ceil(width / 16), state
+        self.norm = nn.LayerNorm(width)
+        self.enter = nn.Linear(width, 2 * width, bias=False)
+        self.select = nn.Linear(width, self.rank + 2 * state, bias=False)
+        self.drop = nn.Dropout(dropout)
+        self.step = nn.Linear(self.rank, width)
+        self.log_A = nn.Parameter(torch.arange(1.0, state + 1).log().repeat(width, 1))
+        self.D = nn.Parameter(torch.ones(width))
+        self.leave = nn.Linear(width, width, bias=False)
+        with torch.no_grad():  # Delta begins between 1e-3 and 1e-1, as in Mamba: this is the inverse of softplus
+            delta = torch.empty(width).uniform_(math.log(1e-3), math.log(1e-1)).exp()
+            self.step.bias.copy_(delta + (-torch.expm1(-delta)).log())
+
+    def forward(self, x: Float[Tensor, "n l d"]) -> Float[Tensor, "n l d"]:
+        u, z = self.enter(self.norm(x)).chunk(2, dim=2)
+        u = F.silu(u)
+        rank, B, C = self.drop(self.select(u)).split([self.rank, self.state, self.state], dim=2)
+        y = selective_scan(u, F.softplus(self.step(rank)), -self.log_A.exp(), B, C, self.D)
+        return x + cast(Tensor, self.leave(y * F.silu(z)))
+
+
+class MambaTS(nn.Module):
+    """A token is a patch of one variable; the scan visits all variables at one time, then all at the next.
+
+    A scan has an order and variables have none, so in training they are shuffled in each forward (the paper's variable
+    permutation training).  Left out: its search for the best order at inference by a travelling-salesman solver; the
+    order there is that of the channels.  Expansion 1 where Mamba has 2.
+    """
+
+    BLOCKS = ("blocks.*",)
+
+    def __init__(
+        self,
+        *,
+        channels: int,
+        length: int,
+        width: int = 16,
+        depth: int = 2,
+        state: int = 4,
+        patch: int = 20,
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        self.patch, self.fill = min(patch, length), -length % min(patch, length)
+        patches = (length + self.fill) // self.patch
+        self.embed = nn.Linear(self.patch, width)
+        self.places = nn.Parameter(0.02 * torch.randn(patches, 1, width))
+        self.blocks = nn.Sequential(*(TemporalMamba(width, state=state, dropout=dropout) for _ in range(depth)))
+        self.norm = nn.LayerNorm(width)
+        self.head = nn.Linear(patches * width, length)
+
+    def forward(self, x: Float[Tensor, "n t c"]) -> Float[Tensor, "n t c"]:
+        n, _, c = x.shape
+        z, level = normalized(x)
+        order = torch.randperm(c, device=x.device) if self.training else torch.arange(c, device=x.device)
+        filled = F.pad(z[:, :, order].transpose(1, 2), (0, self.fill), mode="replicate")
+        patches = filled.unflatten(2, (-1, self.patch)).transpose(1, 2)  # (n, patches, c, patch)
+        tokens = self.norm(self.blocks((self.embed(patches) + self.places).flatten(1, 2)))
+        variables = tokens.view(n, -1, c, tokens.shape[2]).transpose(1, 2).flatten(2)
+        y = cast(Tensor, self.head(variables)).transpose(1, 2)
+        return restored(y[:, :, order.argsort()], level)

@@ -1,0 +1,64 @@
+"""TimesNet: a series as tables, one for each of its periods.  Wu et al., ICLR 2023, arXiv:2210.02186."""
+
+from typing import cast
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reglet.networks.series.inception import Inception
+from reglet.networks.series.periods import fold, periods, unfold
+from reglet.networks.series.window_norm import normalized, restored
+
+
+class TimesBlock(nn.Module):
+    """y = x + sum_i softmax(A)_i unfold(Inception(GELU(Inception(fold(x, p_i)))))  over the k strongest periods p_i.
+
+    The convolutions see neighbours within a period and the same phase of the periods before and after.  Equations 2 to
+    5 of the paper.  Periods are those of the batch (see `periods`), so a window's output depends on the others.
+    """
+
+    def __init__(self, width: int, *, top: int, sizes: int) -> None:
+        super().__init__()
+        self.top = top
+        self.convs = nn.Sequential(
+            Inception(width, width, sizes=sizes), nn.GELU(), Inception(width, width, sizes=sizes)
+        )
+
+    def forward(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
+        lengths, amplitudes = periods(x, top=self.top)
+        tables = [unfold(self.convs(fold(x, period=p)), length=x.shape[1]) for p in lengths]
+        return x + torch.einsum("nk,kntd->ntd", amplitudes.softmax(1), torch.stack(tables))
+
+
+class TimesNet(nn.Module):
+    """Embedding by a circular convolution over three points and sinusoids of the place; blocks; one linear layer.
+
+    Smaller than the paper's: two periods, and convolutions of three sizes where it has six.  Without dropout.
+    """
+
+    BLOCKS = ("blocks.*",)
+
+    def __init__(
+        self, *, channels: int, length: int, width: int = 16, depth: int = 2, top: int = 2, sizes: int = 3
+    ) -> None:
+        super().__init__()
+        self.embed = nn.Conv1d(channels, width, 3, padding=1, padding_mode="circular", bias=False)
+        self.register_buffer("places", sinusoids(length, width), persistent=False)
+        self.blocks = nn.ModuleList(TimesBlock(width, top=min(top, length // 2), sizes=sizes) for _ in range(depth))
+        self.norm = nn.LayerNorm(width)  # one for all blocks, as in the authors' code
+        self.head = nn.Linear(width, channels)
+
+    def forward(self, x: Float[Tensor, "n t c"]) -> Float[Tensor, "n t c"]:
+        z, level = normalized(x)
+        tokens = self.embed(z.transpose(1, 2)).transpose(1, 2) + self.places
+        for block in self.blocks:
+            tokens = self.norm(block(tokens))
+        return restored(cast(Tensor, self.head(tokens)), level)
+
+
+def sinusoids(length: int, width: int) -> Float[Tensor, "t d"]:
+    """sin and cos of t / 10000^(2i/d), in turn."""
+    rates = 10000.0 ** (-torch.arange(0, width, 2) / width)
+    angles = torch.arange(length)[:, None] * rates
+    return torch.stack([angles.sin(), angles.cos()], 2).flatten(1)[:, :width]

@@ -1,0 +1,38 @@
+"""What the task is told."""
+
+from dataclasses import dataclass
+
+from reglet.engine.settings import option
+from reglet.networks.series import ITransformer, LightTS, MambaTS, TimesNet
+from reglet.tasks.config import TaskConfig
+
+NETWORKS: dict[str, type[ITransformer] | type[LightTS] | type[MambaTS] | type[TimesNet]] = {
+    "itransformer": ITransformer,
+    "lightts": LightTS,
+    "timesnet": TimesNet,
+    "mambats": MambaTS,
+}
+LEAST = 8  # points of a window
+
+
+@dataclass(frozen=True, kw_only=True)
+class AnomalyConfig(TaskConfig):
+    data: str = option("", "a .npz or a folder with train, test and labels; nothing: sines with injected anomalies")
+    model: str = option("itransformer", ", ".join(NETWORKS), *NETWORKS)
+    window: int = option(100, "points that the network sees at a time")
+    width: int = option(0, "features of the network; 0: its own default")
+    ratio: float = option(1.0, "per cent of all points, of training and test together, that are called anomalous")
+    steps: int = option(200, "optimizer steps")
+    lr: float = option(3e-3, "learning rate, after a short warm-up and before a cosine")
+    out: str = option("runs/anomaly", "directory of the runs and task.json")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model not in NETWORKS:
+            raise ValueError(f"model is one of {', '.join(NETWORKS)}; got {self.model!r}")
+        if self.window < LEAST:
+            raise ValueError(f"a window has at least {LEAST} points, got window={self.window}")
+        if self.width < 0:
+            raise ValueError(f"width must not be negative, got {self.width}")
+        if not 0 < self.ratio < 100:
+            raise ValueError(f"ratio is per cent, between 0 and 100, got {self.ratio}")

@@ -1,0 +1,94 @@
+"""What is watched: a part without anomalies to learn from, and a labelled part to be tested on."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from numpy.typing import NDArray
+from torch import Tensor
+
+
+class Machine(NamedTuple):
+    """One series of c channels.  Nothing is assumed about the time between `train` and `test`."""
+
+    name: str
+    train: Float[Tensor, "t c"]
+    test: Float[Tensor, "u c"]
+    labels: Bool[Tensor, " u"]
+
+
+class Machines(NamedTuple):
+    """Machines of one kind, that is with the same channels: one network is trained on all of them."""
+
+    series: tuple[Machine, ...]
+
+    @property
+    def channels(self) -> int:
+        return self.series[0].train.shape[1]
+
+
+def machine(name: str, train: NDArray[Any], test: NDArray[Any], labels: NDArray[Any]) -> Machine:
+    """Checked for what can be said of one machine alone."""
+    parts = {"train": _series(name, "train", train), "test": _series(name, "test", test)}
+    if (a := parts["train"].shape[1]) != (b := parts["test"].shape[1]):
+        raise ValueError(f"{name}: train has {a} channels and test has {b}")
+    labels = labels[:, 0] if labels.ndim == 2 and labels.shape[1] == 1 else labels
+    if labels.shape != (len(test),):
+        raise ValueError(f"{name}: test has {len(test)} points, so labels is ({len(test)},); got {labels.shape}")
+    if labels.dtype.kind not in "biuf" or not np.isin(labels, (0, 1)).all():
+        raise ValueError(f"{name}: labels are 1 where a point is anomalous and 0 elsewhere; got others")
+    return Machine(name, parts["train"], parts["test"], torch.from_numpy(labels.astype(bool)))
+
+
+def check(series: Sequence[Machine], *, window: int) -> Machines:
+    """Checked for what makes training or scores meaningless."""
+    first = series[0]
+    for one in series:
+        if one.train.shape[1] != first.train.shape[1]:
+            raise ValueError(
+                f"{first.name} has {first.train.shape[1]} channels and {one.name} has {one.train.shape[1]}: "
+                "one network is trained on all, so they must have the same"
+            )
+        for part, points in (("train", one.train), ("test", one.test)):
+            if len(points) < window:
+                raise ValueError(f"{one.name}: {part} has {len(points)} points, fewer than window={window}")
+    labels = torch.cat([one.labels for one in series])
+    if not labels.any() or labels.all():
+        which = "all points are anomalous" if labels.all() else "no point is anomalous"
+        raise ValueError(f"{which} in the test part of {first.name}{', ...' * (len(series) > 1)}: nothing to score by")
+    if bool((torch.cat([one.train for one in series]) == first.train[0]).all()):
+        raise ValueError(f"no channel of the training part of {first.name} ever moves: there is nothing to learn")
+    return Machines(tuple(series))
+
+
+def standardized(machines: Machines) -> Machines:
+    """Each channel with mean 0 and deviation 1 over all training parts.
+
+    A channel that stands still there is only shifted to 0, so that it counts in its own unit if it moves later.
+    """
+    train = torch.cat([one.train for one in machines.series]).double()
+    mean, deviation = train.mean(0), train.std(0, correction=0)
+    scale = torch.where(train.amax(0) == train.amin(0), 1.0, deviation)
+
+    def scaled(x: Tensor) -> Tensor:
+        return ((x.double() - mean) / scale).float()
+
+    return Machines(tuple(one._replace(train=scaled(one.train), test=scaled(one.test)) for one in machines.series))
+
+
+def _series(name: str, part: str, points: NDArray[Any]) -> Tensor:
+    if points.dtype.kind not in "biuf":
+        raise ValueError(f"{name}: {part} must be numbers, got {points.dtype}")
+    if points.ndim != 2 or not points.size:
+        raise ValueError(f"{name}: {part} is (time, channels); got shape {points.shape}")
+    values = points.astype(np.float32)
+    bad = np.argwhere(~np.isfinite(values))
+    if len(bad):
+        row, channel = bad[0]
+        raise ValueError(
+            f"{name}: {part} has {values[row, channel]} at time {row} in channel {channel}, and {len(bad) - 1} more "
+            "that are not finite: fill them in or drop them first"
+        )
+    return torch.from_numpy(np.ascontiguousarray(values))

@@ -1,0 +1,88 @@
+"""Train a reconstructor on the training parts, score every point by its error, and hold the scores against labels.
+
+The protocol is that of Time-Series-Library (thuml), which rhoSIM's table 9 follows, except: windows do not reach from
+one machine into the next; the points after the last whole window are scored too; training points enter the threshold
+once, and not once for each window that has them; and there is no early stopping.
+"""
+
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import mse_loss
+
+from reglet.networks.series import ITransformer, LightTS, MambaTS, TimesNet
+from reglet.probes.metrics import multilabel_auroc
+from reglet.tasks.anomaly.config import NETWORKS, AnomalyConfig
+from reglet.tasks.anomaly.detection import adjusted, detection, threshold
+from reglet.tasks.anomaly.machines import Machines, check, standardized
+from reglet.tasks.anomaly.made import sines
+from reglet.tasks.anomaly.read import read
+from reglet.tasks.anomaly.windows import cut, point_errors, training_starts
+from reglet.tasks.config import AUTO
+from reglet.tasks.fit import batches, fit
+from reglet.tasks.task import Outcome
+
+
+class Anomaly:
+    config = AnomalyConfig
+    main = "auroc"
+
+    def load(self, config: AnomalyConfig) -> Machines:
+        """Standardized by the training parts."""
+        series = read(Path(config.data)) if config.data else [sines()]
+        return standardized(check(series, window=config.window))
+
+    def train(self, config: AnomalyConfig, data: Machines, *, seed: int, sim: bool) -> Outcome:
+        points = torch.cat([one.train for one in data.series])
+        starts = training_starts([len(one.train) for one in data.series], window=config.window)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network = build(config, channels=data.channels)
+            own = list(network.BLOCKS) if config.sim in ("", AUTO) else config.sim
+
+            def loss(some: Tensor) -> Tensor:
+                windows = cut(points, starts[some], window=config.window)
+                return mse_loss(network(windows), windows)
+
+            blocks = fit(
+                network,
+                loss,
+                batches(len(starts), batch=config.batch, steps=config.steps, seed=seed),
+                config=config,
+                blocks=own if sim else None,
+                example=cut(points, starts[: config.batch], window=config.window),
+                seed=seed,
+            )
+        return Outcome(evaluate(network, data, window=config.window, ratio=config.ratio), network, blocks)
+
+
+def build(config: AnomalyConfig, *, channels: int) -> ITransformer | LightTS | MambaTS | TimesNet:
+    kind = NETWORKS[config.model]
+    if config.width:
+        return kind(channels=channels, length=config.window, width=config.width)
+    return kind(channels=channels, length=config.window)
+
+
+def evaluate(network: nn.Module, data: Machines, *, window: int, ratio: float) -> dict[str, float]:
+    """One threshold for all machines; segments are those of each."""
+    train = torch.cat([point_errors(network, one.train, window=window) for one in data.series])
+    test = [point_errors(network, one.test, window=window) for one in data.series]
+    return judge(train, test, data, ratio=ratio)
+
+
+def judge(train: Tensor, test: list[Tensor], data: Machines, *, ratio: float) -> dict[str, float]:
+    """The scores of a detection, from a score of each training point and of each test point of each machine."""
+    limit = threshold(train, torch.cat(test), ratio=ratio)
+    labels = torch.cat([one.labels for one in data.series])
+    plain = torch.cat([scores > limit for scores in test])
+    whole = torch.cat([adjusted(s > limit, one.labels) for s, one in zip(test, data.series, strict=True)])
+    before, after = detection(plain, labels), detection(whole, labels)
+    return {
+        "auroc": multilabel_auroc(torch.cat(test)[:, None], labels[:, None]),
+        **before._asdict(),
+        **{f"adjusted_{name}": value for name, value in after._asdict().items()},
+    }
+
+
+TASK = Anomaly()
