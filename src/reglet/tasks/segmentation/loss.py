@@ -1,0 +1,27 @@
+"""What a segmentation is trained by."""
+
+import torch.nn.functional as F
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from reglet.tasks.segmentation.data import IGNORE
+from reglet.types import Scalar
+
+
+def pixel_loss(logits: Float[Tensor, "n classes h w"], masks: UInt8[Tensor, "n h w"], *, dice: float = 1.0) -> Scalar:
+    """Cross-entropy of the pixels that count, and `dice` times the soft Dice loss."""
+    value = F.cross_entropy(logits, masks.long(), ignore_index=IGNORE)
+    return value + dice * soft_dice(logits, masks) if dice else value
+
+
+def soft_dice(logits: Float[Tensor, "n classes h w"], masks: UInt8[Tensor, "n h w"], *, eps: float = 1.0) -> Scalar:
+    """Mean over the classes but the background of
+
+        1 - (2 sum p g + eps) / (sum p + sum g + eps)
+
+    with p the probability of the class, g one where it is and zero elsewhere, and sums over all pixels of the batch
+    that count.  Milletari et al., 3DV 2016, arXiv:1606.04797, have squares in the denominator.
+    """
+    p = logits.softmax(1)[:, 1:].transpose(0, 1)[:, masks != IGNORE]
+    g = F.one_hot(masks[masks != IGNORE].long(), logits.shape[1])[:, 1:].T.to(p.dtype)
+    return (1 - (2 * (p * g).sum(1) + eps) / (p.sum(1) + g.sum(1) + eps)).mean()
