@@ -1,0 +1,35 @@
+"""What the audio task is told."""
+
+from dataclasses import dataclass
+
+from reglet.engine.settings import option
+from reglet.tasks.config import TaskConfig
+
+MODELS = ("tdnn", "res2net", "eres2net", "campplus")
+
+
+@dataclass(frozen=True, kw_only=True)
+class AudioConfig(TaskConfig):
+    data: str = option("", "a .npz of log-mel clips, or a folder class/*.wav; nothing: tones that are made on the fly")
+    model: str = option("tdnn", "the network", *MODELS)
+    lr: float = option(3e-3, "learning rate, after a short warm-up and before a cosine")
+    fold: int = option(0, "of a file with folds: the one that is tested, the others train; 0: by its split")
+    frames: int = option(0, "longer clips are cut to so many frames, shorter ones end in silence; 0: as the longest")
+    pool: int = option(1, "average so many neighbouring bands and frames, for speed")
+    mels: int = option(40, "bands, of a folder of .wav")
+    window: float = option(0.025, "seconds of a frame, of a folder of .wav")
+    hop: float = option(0.01, "seconds between frames, of a folder of .wav")
+    out: str = option("runs/audio", "directory of the runs and task.json")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.model not in MODELS:
+            raise ValueError(f"model is one of {', '.join(MODELS)}; got {self.model!r}")
+        for key in ("mels", "pool"):
+            if getattr(self, key) < 1:
+                raise ValueError(f"{key} must be at least 1, got {getattr(self, key)}")
+        for key in ("frames", "fold"):
+            if getattr(self, key) < 0:
+                raise ValueError(f"{key} cannot be negative, got {getattr(self, key)}")
+        if not 0 < self.hop <= self.window:
+            raise ValueError(f"a frame of window={self.window:g} s starts every hop={self.hop:g} s: 0 < hop <= window")
