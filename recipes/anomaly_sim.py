@@ -1,0 +1,179 @@
+"""rhoSIM on anomalies in telemetry: four networks, four sets, with and without SIM, and what chance would score.
+
+NOT RUN YET
+"""
+
+import argparse
+import hashlib
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import mean
+
+import torch
+from rich.console import Console
+
+from recipes import arms
+from recipes.arms import REPO, Result, interval
+from reglet.tasks.anomaly import TASK, AnomalyConfig, Machines
+from reglet.tasks.anomaly.task import judge
+
+RATIO = {"smd3": 0.5, "asd12": 1.0, "msl_telemanom": 1.0, "smap_telemanom": 1.0}  # Time-Series-Library's; ASD is ours
+THIN = {"smap_telemanom": 6}  # every sixth of the 54 channels, so that it takes no longer than the others
+MODELS = ("mambats", "itransformer", "lightts", "timesnet")
+PAPER = {  # adjusted F1 without and with SIM
+    ("msl_telemanom", "mambats"): (78.13, 81.68),
+    ("msl_telemanom", "itransformer"): (72.38, 79.50),
+    ("msl_telemanom", "lightts"): (80.82, 81.29),
+    ("msl_telemanom", "timesnet"): (80.47, 80.48),
+    ("smap_telemanom", "mambats"): (68.64, 68.80),
+    ("smap_telemanom", "itransformer"): (66.73, 67.30),
+    ("smap_telemanom", "lightts"): (67.49, 67.51),
+    ("smap_telemanom", "timesnet"): (68.90, 69.22),
+    ("smd3", "mambats"): (84.48, 84.74),
+    ("smd3", "itransformer"): (80.84, 83.77),
+    ("smd3", "lightts"): (82.59, 83.48),
+    ("smd3", "timesnet"): (82.24, 82.31),
+}
+SHOWN = ("auroc", "f1", "adjusted_f1")
+Sets = dict[str, Machines]
+
+
+@dataclass(frozen=True)
+class Run(arms.Run):
+    """Everything that decides a result.  Runs that differ in `weight` only are paired."""
+
+    series: str
+    model: str
+    seed: int
+    weight: float
+    data: str
+    steps: int
+    window: int
+    batch: int = 32
+    lr: float = 3e-3
+    rho: float = 0.2
+
+
+def load(folder: Path) -> Sets:
+    """Every set that is there."""
+    return {name: load_set(folder, name) for name in RATIO if (folder / f"{name}.npz").exists()}
+
+
+def load_set(folder: Path, name: str) -> Machines:
+    data = TASK.load(AnomalyConfig(data=str(folder / f"{name}.npz")))
+    return Machines(data.series[:: THIN.get(name, 1)])
+
+
+def compute(run: Run, sets: Sets) -> Result:
+    """In per cent."""
+    config = AnomalyConfig(
+        model=run.model,
+        sim="auto",
+        weight=run.weight,
+        rho=run.rho,
+        steps=run.steps,
+        batch=run.batch,
+        lr=run.lr,
+        window=run.window,
+        ratio=RATIO[run.series],
+    )
+    outcome = TASK.train(config, sets[run.series], seed=run.seed, sim=run.weight > 0)
+    return {name: 100 * value for name, value in outcome.scores.items()}
+
+
+def chance(name: str, data: Machines, *, seeds: int) -> Result:
+    """What scores drawn from a uniform distribution get by the same protocol."""
+    found = []
+    for seed in range(seeds):
+        g = torch.Generator().manual_seed(seed)
+        train = torch.rand(sum(len(one.train) for one in data.series), generator=g)
+        test = [torch.rand(len(one.test), generator=g) for one in data.series]
+        found.append(judge(train, test, data, ratio=RATIO[name]))
+    row: Result = {"series": name, "model": "random scores", "seeds": seeds, "difference": {}}
+    return row | {"mean": {score: 100 * mean(f[score] for f in found) for score in found[0]}}
+
+
+def plan(options: argparse.Namespace) -> list[Run]:
+    """Seed by seed, so that whatever is finished is paired."""
+    digests = {name: digest(options.data, name) for name in options.sets}
+    return [
+        Run(name, model, seed, weight, digests[name], steps=options.steps, window=options.window)
+        for seed in range(options.seeds)
+        for name in options.sets
+        for model in options.models
+        for weight in (0.0, options.weight)
+    ]
+
+
+def digest(folder: Path, name: str) -> str:
+    path = folder / f"{name}.npz"
+    if not path.exists():
+        raise SystemExit(
+            f"no data at {path}. Give --data a folder that has {', '.join(RATIO)} as .npz (docs/anomaly.md)"
+        )
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def summarise(results: list[Result]) -> list[Result]:
+    """A row per set and network, and one for the mean over all of them: without SIM, and what SIM changes."""
+    cells: dict[tuple[str, str], dict[bool, dict[int, Result]]] = {}
+    for result in results:
+        run = Run(**result["run"])
+        cells.setdefault((run.series, run.model), {False: {}, True: {}})[run.weight > 0][run.seed] = result
+    rows, changes = [], dict[str, dict[int, list[float]]]()
+    for (name, model), arm in cells.items():
+        paired = sorted(arm[False].keys() & arm[True].keys())
+        row: Result = {"series": name, "model": model, "seeds": len(paired), "mean": {}, "difference": {}}
+        for score in (s for s in next(iter(arm[False].values())) if s in SHOWN or s.endswith(("precision", "recall"))):
+            differences = [arm[True][seed][score] - arm[False][seed][score] for seed in paired]
+            row["mean"][score] = mean(arm[False][seed][score] for seed in paired)
+            row["difference"][score] = interval(differences)
+            for seed, difference in zip(paired, differences, strict=True):
+                changes.setdefault(score, {}).setdefault(seed, []).append(difference)
+        rows.append(row)
+    whole: Result = {"series": "all", "model": "all", "seeds": rows[0]["seeds"]}
+    whole["mean"] = {score: mean(row["mean"][score] for row in rows) for score in changes}
+    whole["difference"] = {score: interval([mean(d) for d in by.values()]) for score, by in changes.items()}
+    return [*rows, whole]
+
+
+def markdown(rows: list[Result]) -> str:
+    head = ["set", "network", "AUROC", "F1", "adjusted F1", "paper's adjusted F1"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for row in rows:
+        cells = []
+        for score in SHOWN:
+            cell = f"{row['mean'][score]:.1f}"
+            if score in row["difference"]:
+                difference, half = row["difference"][score]
+                cell += f" ({difference:+.2f} ± {half:.2f})"
+            cells.append(cell)
+        paper = PAPER.get((row["series"], row["model"]))
+        cells.append(f"{paper[0]:.1f} ({paper[1] - paper[0]:+.2f})" if paper else "")
+        lines.append(f"| {row['series']} | {row['model']} | " + " | ".join(cells) + " |")
+    return "\n".join(lines)
+
+
+def recipe(options: argparse.Namespace, console: Console) -> None:
+    runs = plan(options)
+    results = arms.execute(runs, compute, load=load, options=options, console=console, shown="auroc")
+    by_chance = [chance(name, load_set(options.data, name), seeds=options.seeds) for name in options.sets]
+    rows = [*summarise(results), *by_chance]
+    arms.report(options.out, results, rows, markdown(rows))
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    parser = arms.arguments("anomaly_sim", "rhoSIM on anomalies in telemetry", seeds=5)
+    parser.set_defaults(data=REPO.parent / "shared/data")
+    parser.add_argument("--sets", nargs="+", choices=list(RATIO), default=list(RATIO))
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
+    parser.add_argument("--weight", type=float, default=5e-3, help="lambda of SIM")
+    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--window", type=int, default=100)
+    return arms.main(recipe, parser.parse_args(words))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
