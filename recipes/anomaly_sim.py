@@ -51,7 +51,7 @@ class Run(arms.Run):
     data: str
     steps: int
     window: int
-    batch: int = 32
+    batch: int = 16
     lr: float = 3e-3
     rho: float = 0.2
 
@@ -170,7 +170,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--sets", nargs="+", choices=list(RATIO), default=list(RATIO))
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--weight", type=float, default=5e-3, help="lambda of SIM")
-    parser.add_argument("--steps", type=int, default=60)
+    parser.add_argument("--steps", type=int, default=80)
     parser.add_argument("--window", type=int, default=100)
     return arms.main(recipe, parser.parse_args(words))
 
