@@ -25,6 +25,8 @@ from reglet.tasks.task import Outcome
 
 
 class Anomaly:
+    """find the points of a series that a network trained on normal ones cannot reconstruct"""
+
     config = AnomalyConfig
     main = "auroc"
 
