@@ -1,4 +1,4 @@
-"""CAM++: densely connected time-delay layers under context-aware masks (Wang et al., Interspeech 2023, arXiv:2303.00332).
+"""CAM++: dense time-delay layers under context-aware masks (Wang et al., Interspeech 2023, arXiv:2303.00332).
 
 A small residual network on the (mels, frames) map halves the frequencies three times and keeps the frames; its channels
 and frequencies together are the features of a densely connected TDNN.  In each layer of that, with F a dilated

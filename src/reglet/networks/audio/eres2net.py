@@ -10,6 +10,7 @@ four of three to six and local fusion in the last two only.
 """
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from jaxtyping import Float
@@ -50,7 +51,7 @@ class ERes2Net(nn.Module):
             Res2Block(d_in, d_out, stride=2 if i else 1, scales=scales, fuse=Fusion, all_convolved=True)
             for i, (d_in, d_out) in enumerate(zip((widths[0], *widths), widths, strict=False))
         )
-        self.down = nn.ModuleList(conv(a, b, stride=2) for a, b in zip(widths, widths[1:], strict=False))
+        self.down = nn.ModuleList(conv(a, b, stride=2) for a, b in pairwise(widths))
         self.fuse = nn.ModuleList(Fusion(width) for width in widths[1:])
         self.classify = nn.Linear(2 * widths[-1] * halved(mels, times=len(widths)), classes)
 

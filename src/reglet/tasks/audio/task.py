@@ -28,6 +28,8 @@ NETWORKS: dict[str, type[TDNN] | type[Res2Net] | type[ERes2Net] | type[CAMPPlus]
 
 
 class AudioTask:
+    """classify clips of sound, from log-mel features or .wav files"""
+
     config = AudioConfig
     main = "accuracy"
 
@@ -37,19 +39,21 @@ class AudioTask:
         return prepared(x, y, tested, classes=classes, frames=config.frames, pool=config.pool)
 
     def train(self, config: AudioConfig, data: Clips, *, seed: int, sim: bool) -> Outcome:
-        torch.manual_seed(seed)
-        network = NETWORKS[config.model](mels=data.x.shape[1], classes=len(data.classes))
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            network = NETWORKS[config.model](mels=data.x.shape[1], classes=len(data.classes))
         x, y = data.x[data.train], data.y[data.train]
 
         def loss(some: Tensor) -> Tensor:
             return F.cross_entropy(network(x[some]), y[some])
 
+        where = list(network.sim_blocks) if config.sim in ("", AUTO) else config.sim
         blocks = fit_channels_first(
             network,
             loss,
             batches(len(x), batch=config.batch, steps=config.steps, seed=seed),
             config=config,
-            blocks=(list(network.sim_blocks) if config.sim == AUTO else config.sim) if sim else None,
+            blocks=where if sim else None,
             example=x[: config.batch],
             seed=seed,
         )
