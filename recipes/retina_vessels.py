@@ -127,7 +127,7 @@ def recipe(options: argparse.Namespace, console: Console) -> None:
 def main(words: Sequence[str] | None = None) -> int:
     parser = arms.arguments("retina_vessels", "rhoSIM on retinal vessels", seeds=5)
     parser.set_defaults(data=DATA)
-    parser.add_argument("--steps", type=int, default=150)
+    parser.add_argument("--steps", type=int, default=120)
     parser.add_argument("--crop", type=int, default=64)
     parser.add_argument("--width", type=int, default=8)
     return arms.main(recipe, parser.parse_args(words))
