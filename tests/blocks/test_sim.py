@@ -325,10 +325,11 @@ def test_x_has_its_own_frozen_projection_if_not_shared() -> None:
     sim(x, y)
     assert sim.head is not None
     rows = torch.randn(2, 5, 6, dtype=torch.float64)
-    before = sim.head.net.target(rows).clone()
+    net = sim.head.net
+    before = net.x_trunk(net.x_stem(rows)).clone()
     for p in sim.parameters():
         p.data.zero_()
-    assert torch.equal(sim.head.net.target(rows), before)
+    assert torch.equal(net.x_trunk(net.x_stem(rows)), before)
 
 
 def test_pre_maps_the_output_to_the_channels_of_the_input() -> None:

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from reglet.blocks.tokens import Layout, channels_first, common_grids, gather, onto, pick, spread, windows
+from reglet.blocks.tokens import Layout, add, channels_first, common_grids, gather, onto, pick, windows
 
 SHAPES = [
     ((2, 5), Layout(), (), 5),
@@ -128,9 +128,10 @@ def test_tokens_may_be_overwritten_after_they_were_picked(rows: int) -> None:
 
 
 @pytest.mark.parametrize("first", [True, False])
-def test_spread_is_the_transpose_of_gather(first: bool) -> None:
+def test_add_is_the_transpose_of_gather(first: bool) -> None:
     tokens, rows = torch.randn(4, 9, 3, dtype=torch.float64), torch.randn(4, 5, 3, dtype=torch.float64)
     for index in (torch.randperm(9)[None, :5], torch.stack([torch.randperm(9)[:5] for _ in range(4)])):
-        back = spread(rows, index, tokens=9, channels_first=first)
-        torch.testing.assert_close((back * tokens).sum(), (rows * gather(tokens, index)).sum())
+        back = torch.zeros(4, 3, 9, dtype=torch.float64).transpose(1, 2) if first else torch.zeros_like(tokens)
         assert channels_first(back) == first
+        add(back, index, rows)
+        torch.testing.assert_close((back * tokens).sum(), (rows * gather(tokens, index)).sum())

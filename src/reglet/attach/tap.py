@@ -17,9 +17,9 @@ class PerBlock(Protocol):
 
     `build` makes the module of one block from its first input and output, or None to leave that block out.  That
     module has three methods: `before(x)` is called before the block runs and takes what it needs of the input, which
-    the block may overwrite; `after(taken, y)` takes what it needs of the output; and `forward(pair)`, called by
-    `loss()`, is the scalar.  `source` may name a child of the block whose output stands for the block's input.
-    `advance` is called once after every `loss()`.
+    the block may overwrite; `after(taken, y)` takes what it needs of the output; and `forward(pair)` is the scalar.
+    `losses`, called by `loss()`, gives the scalars of many calls.  `source` may name a child of the block whose output
+    stands for the block's input.  `advance` is called once after every `loss()`.
     """
 
     reduction: str
@@ -27,6 +27,8 @@ class PerBlock(Protocol):
     def source(self, block: nn.Module) -> str | None: ...
 
     def build(self, x: Tensor, y: Tensor, *, position: int) -> nn.Module | None: ...
+
+    def losses(self, heads: Sequence[Any], pairs: Sequence[Any]) -> list[Scalar]: ...
 
     def advance(self) -> None: ...
 
@@ -99,14 +101,12 @@ class Tap:
         if self.head is not None:
             self.pairs.append(self._named(self.head.after, taken, y))
 
-    def loss_of_calls(self) -> Scalar | None:
-        """The mean over the calls that were kept, None if there is none."""
-        if not self.pairs or self.head is None:
-            return None
-        losses = []
+    def losses(self) -> list[Scalar]:
+        """Of the calls that were kept, for a loss without heads of its own."""
+        found = []
         while self.pairs:  # lets go of each pair as soon as it is used
-            losses.append(self._named(self.head, self.pairs.pop()))
-        return torch.stack(losses).mean()
+            found.append(self._named(self.head, self.pairs.pop()))
+        return found
 
     def __getstate__(self) -> dict[str, Any]:  # a copy or pickle of a model that owns its taps takes no tensors along
         return {**self.__dict__, "entered": [], "pairs": [], "idle": set()}
@@ -139,12 +139,24 @@ def collect(taps: Sequence[Tap], *, reduction: str, allow_unused: bool = False) 
     try:
         _check(taps, allow_unused=allow_unused)
         with torch.autocast(taps[0].device.type, enabled=False):
-            values = {tap.name: value for tap in taps if (value := tap.loss_of_calls()) is not None}
+            values = {name: torch.stack(found).mean() for name, found in _of_calls(taps).items() if found}
     finally:
         for tap in taps:
             tap.clear()
     weight = 1.0 if reduction == "sum" else 1 / max(1, len(values))
     return {name: weight * value for name, value in values.items()}
+
+
+def _of_calls(taps: Sequence[Tap]) -> dict[str, list[Scalar]]:
+    """The loss of every call, block by block."""
+    loss = taps[0].loss
+    if not isinstance(loss, PerBlock) or torch.compiler.is_compiling():
+        return {tap.name: tap.losses() for tap in taps}
+    calls = [(tap, pair) for tap in taps for pair in tap.pairs if tap.head is not None]
+    found: dict[str, list[Scalar]] = {tap.name: [] for tap in taps}
+    for (tap, _), value in zip(calls, loss.losses([t.head for t, _ in calls], [p for _, p in calls]), strict=True):
+        found[tap.name].append(value)
+    return found
 
 
 def _check(taps: Sequence[Tap], *, allow_unused: bool) -> None:

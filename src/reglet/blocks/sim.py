@@ -1,13 +1,15 @@
 """rhoSIM: a block's input should be recoverable from its output (Cai et al., Self Identity Mapping)."""
 
 import math
+from collections.abc import Sequence
 from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from reglet.blocks.sampling import Sampler, Sampling
-from reglet.blocks.sim_head import Reconstructor, SIMHead
+from reglet.blocks.sim_head import Pair, Reconstructor, SIMHead
+from reglet.blocks.together import losses
 from reglet.blocks.tokens import Layout
 from reglet.types import Scalar
 
@@ -129,6 +131,10 @@ class SIM(nn.Module):
             norm_before_predictor=self.norm_before_predictor,
             eps=self.eps,
         )
+
+    def losses(self, heads: Sequence[SIMHead], calls: Sequence[Pair | Scalar]) -> list[Scalar]:
+        """Of one call of each head."""
+        return losses(heads, calls)
 
     def advance(self) -> None:
         """Draw new places from now on."""

@@ -1,17 +1,18 @@
 """What SIM trains for one block, and how it looks at one call of that block."""
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from reglet.blocks import chain
 from reglet.blocks.distances import DISTANCES, STANDARDIZED, Standardize
-from reglet.blocks.fused import at_once
+from reglet.blocks.fused import distances, pick
 from reglet.blocks.sampling import LEAST, Sampler
-from reglet.blocks.tokens import Grid, Layout, common_grids, onto, pick, points
+from reglet.blocks.tokens import Grid, Layout, common_grids, onto, points
+from reglet.blocks.tokens import pick as plain_pick
 from reglet.types import Scalar
 
 
@@ -37,24 +38,20 @@ class Reconstructor(nn.Module):
         self.x_stem = nn.Sequential(first if shared and width == c_in else _frozen(nn.Linear(c_in, 2 * dim)))
         self.x_trunk = self.trunk if shared else _frozen(_trunk(dim))
 
-    def target(self, x: Float[Tensor, "b n c"]) -> Float[Tensor, "b n k"]:
-        h: Tensor = self.x_trunk(self.x_stem(x))
-        return h
-
 
 class Taken(NamedTuple):
-    """From the input of one call: h_x at the picked places of the output's grid."""
+    """From the input of one call: x_S, for the picked places of the output's grid."""
 
-    target: Float[Tensor, "b n k"]
+    rows: Float[Tensor, "b n _"]
     places: Int[Tensor, "b_or_1 n"]
     grid: Grid
 
 
 class Pair(NamedTuple):
-    """From one call: h_x, and y_S with its gradient."""
+    """From one call: x_S, and y_S with its gradient."""
 
-    target: Float[Tensor, "b n k"]
-    tokens: Float[Tensor, "b n c"]
+    x: Float[Tensor, "b n _"]
+    y: Float[Tensor, "b n _"]
 
 
 class SIMHead(nn.Module):
@@ -77,7 +74,7 @@ class SIMHead(nn.Module):
         self.grids: dict[Grid, Grid] = {}  # grid of an input -> grid of its output, as seen so far
 
     def before(self, x: Tensor) -> Taken | Tensor:
-        """The target.  Made at once, since the block may overwrite x, and small, since x itself need not live on.
+        """The picked tokens, copied: the block may overwrite x, and x itself need not live on.
 
         At the first input of a new size it is not known yet which places the output will have: then all of x.
         """
@@ -85,36 +82,52 @@ class SIMHead(nn.Module):
         return x.detach().clone() if grid is None else self._take(x, grid)
 
     def after(self, taken: Taken | Tensor, y: Tensor) -> Pair | Scalar:
-        """The loss of this call; in a compiled forward, which cannot have gradients inside, what it takes for it."""
-        tokens, grid = self.layout.tokens(y)
+        """What the loss of this call takes; or, of a map, whose tokens are many, that loss itself.
+
+        Not in a compiled forward, which cannot have gradients inside.
+        """
+        grid = self.layout.tokens(y)[1]
         if isinstance(taken, Tensor):
             self.grids[self.layout.tokens(taken)[1]] = grid
             taken = self._take(taken, grid)
         if taken.grid != grid:
             raise RuntimeError(f"inputs of one size gave outputs of grid {taken.grid}, and now {grid}")
-        if tokens.shape[1] < LEAST:
-            tokens = tokens.flatten(0, 1)[None]
         if torch.compiler.is_compiling():
-            return Pair(taken.target, pick(tokens, taken.places))
+            return Pair(taken.rows, plain_pick(self._tokens(y), taken.places).to(taken.rows.dtype))
         with torch.autocast(y.device.type, enabled=False):
-            distance = partial(DISTANCES[self.loss], v=self.standardize(taken.target))
-            return at_once(
-                tokens, taken.places, self.layers, distance, stem=len(self.net.stem), dtype=taken.target.dtype
-            )
+            pair = Pair(taken.rows, pick(y, self._tokens, taken.places, taken.rows.dtype))
+            return pair if len(grid) < 2 else self(pair)
 
     def forward(self, pair: Pair | Scalar) -> Scalar:
         if isinstance(pair, Tensor):
             return pair
-        prediction = nn.Sequential(*self.layers)(pair.tokens.to(pair.target.dtype))
-        return DISTANCES[self.loss](prediction, self.standardize(pair.target))
+        if not torch.compiler.is_compiling():
+            return distances_of([self], [pair])[0]
+        with torch.no_grad():
+            target = nn.Sequential(*self.x_layers)(pair.x)
+        return DISTANCES[self.loss](nn.Sequential(*self.layers)(pair.y), target)
+
+    @property
+    def x_layers(self) -> Sequence[nn.Module]:
+        """What x_S goes through."""
+        return [*self.net.x_stem, *self.net.x_trunk, *self._standardization]
 
     @property
     def layers(self) -> Sequence[nn.Module]:
         """What y_S goes through: stem, trunk, predictor, and before or after the latter the standardization."""
         predictor = _unrolled(self.net.predictor)
-        t = _unrolled(self.standardize) if self.loss in STANDARDIZED else []
+        t = self._standardization
         end = [*t, *predictor] if self.norm_before_predictor else [*predictor, *t]
         return [*self.net.stem, *self.net.trunk, *end]
+
+    @property
+    def _standardization(self) -> Sequence[nn.Module]:
+        return [self.standardize] if self.loss in STANDARDIZED else []
+
+    def _tokens(self, y: Tensor) -> Float[Tensor, "b t c"]:
+        """Those of an output; where a sample has too few, the tokens of the whole batch, as one sample."""
+        tokens, _ = self.layout.tokens(y)
+        return tokens if tokens.shape[1] >= LEAST else tokens.flatten(0, 1)[None]
 
     @torch.no_grad()
     def _take(self, x: Tensor, grid: Grid) -> Taken:
@@ -124,9 +137,14 @@ class SIMHead(nn.Module):
             tokens = onto(tokens, source, target).flatten(0, 1)[None]
             source = target = (tokens.shape[1],)
         index, rows = self.sampler.choose(tokens, source, target)
-        dtype = torch.float64 if rows.dtype == torch.float64 else torch.float32
-        with torch.autocast(rows.device.type, enabled=False):
-            return Taken(self.net.target(rows.to(dtype)), index, grid)
+        return Taken(rows.to(torch.float64 if rows.dtype == torch.float64 else torch.float32), index, grid)
+
+
+def distances_of(heads: Sequence[SIMHead], pairs: Sequence[Pair]) -> Float[Tensor, " h"]:
+    """The losses of one call of each of some heads that are alike, on as many tokens."""
+    targets = chain.output(list(zip(*(head.x_layers for head in heads), strict=True)), [pair.x for pair in pairs])
+    chains = [head.layers for head in heads]
+    return distances([p.y for p in pairs], targets, chains, DISTANCES[heads[0].loss], stem=len(heads[0].net.stem))
 
 
 def _trunk(dim: int) -> nn.Sequential:

@@ -112,18 +112,15 @@ def pick(tokens: Float[Tensor, "b t c"], index: Int[Tensor, "b_or_1 n"]) -> Floa
     return tokens[torch.arange(len(tokens), device=tokens.device)[:, None], index]
 
 
-def spread(
-    rows: Float[Tensor, "b n c"], index: Int[Tensor, "b_or_1 n"], *, tokens: int, channels_first: bool
-) -> Float[Tensor, "b t c"]:
-    """The transpose of `gather` for an index without repetition: zeros, with `rows` at `index`."""
-    b, _, c = rows.shape
-    if channels_first:
-        out = rows.new_zeros(b, c, tokens)
-        return out.scatter_(2, index[:, None, :].expand(b, c, -1), rows.transpose(1, 2)).transpose(1, 2)
-    out = rows.new_zeros(b, tokens, c)
-    if len(index) == 1:
-        return out.index_copy_(1, index[0], rows)
-    return out.scatter_(1, index[:, :, None].expand(-1, -1, c), rows)
+def add(tokens: Float[Tensor, "b t c"], index: Int[Tensor, "b_or_1 n"], rows: Float[Tensor, "b n c"]) -> None:
+    """The transpose of `gather`, in place: `rows` are added to the tokens at `index`."""
+    b, _, c = tokens.shape
+    if channels_first(tokens):
+        tokens.transpose(1, 2).scatter_add_(2, index[:, None, :].expand(b, c, -1), rows.transpose(1, 2))
+    elif len(index) == 1:
+        tokens.index_add_(1, index[0], rows)
+    else:
+        tokens.scatter_add_(1, index[:, :, None].expand(-1, -1, c), rows)
 
 
 def channels_first(tokens: Float[Tensor, "b t c"]) -> bool:
