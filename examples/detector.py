@@ -182,7 +182,7 @@ def pretrained(source: MaskedDigits, out: Path, *, epochs: int) -> ViT:
     net = untrained()
     learner = JointEmbedding(net, VISRegLoss(lam=0.6, slices=256), projector=projector(net.dim, widths=(512, 512, 32)))
     images = InMemory(source.digits.images[:1297], name="digits")
-    settings = Settings(out=str(out), epochs=epochs, batch=64, lr=2e-3, resume=True, save_every=10**9)
+    settings = Settings(out=str(out), epochs=epochs, batch=64, lr=2e-3, resume=out.exists(), save_every=10**9)
     fit(learner, images, views.policy("digits-strong", size=32), settings)
     return net
 
