@@ -9,8 +9,9 @@ def names(words: list[str]) -> int:
     from reglet import views
     from reglet.backbones.build import NAMES
     from reglet.data.load import SOURCES
-    from reglet.engine.build import LOSSES, METHODS
+    from reglet.engine.build import LATENT, LOSSES, METHODS
     from reglet.engine.equivariant import EQUIVARIANT
+    from reglet.tasks import TASKS
 
     rooms: dict[str, Sequence[str]] = {
         "data": SOURCES,
@@ -19,6 +20,8 @@ def names(words: list[str]) -> int:
         "losses": tuple(LOSSES),
         "views": tuple(views.POLICIES),
         "equivariant": tuple(EQUIVARIANT),
+        "latent": tuple(LATENT),
+        "tasks": ("domains", *TASKS),
     }
     if asks_help(words):
         print(f"reglet list [{' | '.join(rooms)}]")

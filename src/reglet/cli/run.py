@@ -31,7 +31,9 @@ reglet train key=value ...            learn a classifier from images with labels
 
   reglet train data=photos/ model=resnet18 out=runs/b
   reglet train data=photos/ model=resnet18 init_from=runs/a labels=0.1 out=runs/c      few labels, pretrained weights
+  reglet train data=photos/ model=resnet18 long_tail=100 latent=latentdr lr=5e-4       degrade and restore latents
   reglet train task=domains data=pacs/ loss=irm      leave each domain out in turn; see reglet train task=domains --help
+  reglet train task=audio|segmentation|anomaly|few-shot|translation|series-ssl ...     other data; each has its --help
 """
 FIRST = (
     "data",
@@ -126,7 +128,11 @@ def _free(out: Path) -> str:
 
 def _keys(command: str) -> list[str]:
     lines = []
-    own = {"method", "loss", "projector", "views", "micro_batch", "equivariant"} if command == "train" else {"labels"}
+    own = (
+        {"method", "loss", "projector", "views", "micro_batch", "equivariant"}
+        if command == "train"
+        else {"labels", "latent"}
+    )
     ordered = sorted(fields(Config), key=lambda f: (f.name not in FIRST, FIRST.index(f.name) if f.name in FIRST else 0))
     for f in ordered:
         if "help" in f.metadata and f.name not in own:

@@ -18,8 +18,10 @@ from reglet.engine.config import Config, unknown
 from reglet.engine.equivariant import equivariant_views, make_equivariant
 from reglet.engine.feed import Policy
 from reglet.export import load_weights, preprocessing
+from reglet.latent import BatchFormer, LatentDR, NoisyLatents
 from reglet.losses.base import OnViews
 from reglet.method import Method
+from reglet.types import LatentLoss
 
 LOSSES: dict[str, type[OnViews]] = {
     "visreg": losses.VISRegLoss,
@@ -35,6 +37,12 @@ METHODS: dict[str, Callable[..., Method]] = {
     "dino": methods.DINO,
     "byol": methods.BYOL,
     "simsiam": methods.SimSiam,
+}
+
+LATENT: dict[str, Callable[..., LatentLoss]] = {
+    "latentdr": LatentDR,
+    "batchformer": BatchFormer,
+    "noise": NoisyLatents,
 }
 
 
@@ -64,6 +72,8 @@ def build_parts(config: Config) -> Parts:
     backbone = _call(backbones.build, config, "model", config.model, size=size, in_channels=in_channels)
     if config.init_from:
         load_weights(backbone, Path(config.init_from))
+    if config.latent and config.command != "train":
+        raise ValueError(f"latent={config.latent} needs labels and a classifier: it is for reglet train")
     method = _supervised(config, backbone, images) if config.command == "train" else _method(config, backbone)
     policy, example = _policy(config, backbone, size), torch.zeros(2, in_channels, size, size)
     method = make_equivariant(config, method, policy, example=example)
@@ -111,7 +121,14 @@ def _labels(images: Images, key: str) -> Tensor:
 
 def _supervised(config: Config, backbone: nn.Module, images: Images) -> Method:
     _labels(images, "reglet train: data")
-    return _call(methods.Supervised, config, "method", backbone, classes=len(images.classes or ()))
+    given: dict[str, Any] = {"classes": len(images.classes or ())}
+    if config.latent:
+        if config.latent not in LATENT:
+            raise ValueError(_no_such("latent loss", config.latent, set(LATENT)))
+        given["latent"] = _call(LATENT[config.latent], config, "latent", dim_of(backbone))
+    elif config.of("latent"):
+        raise ValueError("latent.* are arguments of the loss that latent= names, such as latent=latentdr")
+    return _call(methods.Supervised, config, "method", backbone, **given)
 
 
 def _method(config: Config, backbone: nn.Module) -> Method:

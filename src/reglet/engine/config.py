@@ -14,12 +14,13 @@ ROOMS = (
     "views",
     "sim",
     "equivariant",
+    "latent",
 )  # whose own arguments are given as room.argument=value
 
 
 @dataclass(frozen=True, kw_only=True)
 class Config(Settings):
-    """`options`: arguments of the model, method, loss, view policy, SIM or equivariance, as {"loss.slices": 1024}."""
+    """`options`: arguments of one of the ROOMS, as {"loss.slices": 1024}."""
 
     command: str = field(default="pretrain", metadata={"choices": ("pretrain", "train")})
     data: str = option(
@@ -34,6 +35,7 @@ class Config(Settings):
     sim: str = option("", "blocks of the network to attach rhoSIM to, by name or glob, such as layer*.*")
     sim_weight: float = option(5e-3, "weight of rhoSIM beside the other terms")
     equivariant: str = option("", "equivariance beside the method: ser, augself, equimod, essl or stl")
+    latent: str = option("", "on latents and the classifier: latentdr, batchformer or noise")
     labels: str = option("", "of the training images, take a share (0.1) or a number (1000), stratified")
     long_tail: float = option(0.0, "make the classes unequal, the first so many times larger than the last; 0: no")
     leave_out: str = option("", "train without this domain, and test on it")

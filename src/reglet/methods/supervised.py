@@ -9,30 +9,38 @@ from reglet.backbones.protocol import dim_of
 from reglet.method import Batch, Method
 from reglet.methods.crops import by_size
 from reglet.methods.precision import full
-from reglet.types import Terms
+from reglet.types import LatentLoss, Terms
 
 
 class Supervised(Method):
     """A linear classifier on the backbone; every view of a sample has the sample's label.
 
     label_smoothing: eps of the target (1 - eps) onehot + eps / classes.
+    latent: a loss on latents, labels and the classifier, such as LatentDR, in place of the cross-entropy, which it has
+        as one of its terms.
     """
 
-    def __init__(self, backbone: nn.Module, *, classes: int, label_smoothing: float = 0.0) -> None:
+    def __init__(
+        self, backbone: nn.Module, *, classes: int, label_smoothing: float = 0.0, latent: LatentLoss | None = None
+    ) -> None:
         super().__init__()
         if classes < 2 or not 0 <= label_smoothing < 1:
             raise ValueError(
                 f"expected classes >= 2 and label_smoothing in [0, 1), got {classes} and {label_smoothing}"
             )
-        self.backbone, self.label_smoothing = backbone, label_smoothing
+        if latent is not None and label_smoothing:
+            raise ValueError(f"a latent loss has its own criterion, so label_smoothing={label_smoothing} would be lost")
+        self.backbone, self.label_smoothing, self.latent = backbone, label_smoothing, latent
         self.head = nn.Linear(dim_of(backbone), classes)
 
     def forward(self, batch: Batch) -> Terms:
         if batch.labels is None:
             raise ValueError("Supervised needs labels, and this batch has none")
-        logits = torch.cat(by_size(self.logits, batch.views))
+        z, y = torch.cat(by_size(self.encode, batch.views)), batch.labels.repeat(len(batch.views))
+        if self.latent is not None:
+            return self.latent.terms(z, y, self.head)
+        logits = self.head(z)
         with torch.autocast(logits.device.type, enabled=False):
-            y = batch.labels.repeat(len(batch.views))
             return {"cross_entropy": F.cross_entropy(full(logits), y, label_smoothing=self.label_smoothing)}
 
     def logits(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n k"]:
