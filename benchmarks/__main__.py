@@ -32,6 +32,7 @@ def sections(budget: float, clock: Clock) -> dict[str, Callable[[], Iterable[Row
         "latentdr": lambda: _run("latentdr", budget=budget, clock=clock),
         "patch_ntxent": lambda: _run("patch_ntxent", budget=budget, clock=clock),
         "ser": lambda: _run("ser", budget=budget, clock=clock),
+        "page": lambda: _run("page"),
     }
 
 
