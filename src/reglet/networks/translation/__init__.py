@@ -1,0 +1,6 @@
+"""Image translation without pairs: the parts of a small CUT.  Park et al., ECCV 2020, arXiv:2007.15651."""
+
+from reglet.networks.translation.discriminator import PatchDiscriminator as PatchDiscriminator
+from reglet.networks.translation.generator import Generator as Generator
+from reglet.networks.translation.patch_mlp import PatchMLP as PatchMLP
+from reglet.networks.translation.patch_nce import patch_nce as patch_nce

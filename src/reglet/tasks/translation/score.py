@@ -1,0 +1,58 @@
+"""What a translation is worth: how near its images are to domain b, and how much of their content is left."""
+
+from collections.abc import Callable
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reglet.backbones import ConvNet
+from reglet.tasks.translation.data import Domains
+from reglet.tasks.translation.frechet import frechet_distance
+
+Encoder = Callable[[Tensor], Tensor]  # images in [-1, 1] -> features (n, d)
+
+
+def random_conv(channels: int) -> ConvNet:
+    """A conv net with random weights, the same ones always: colours, edges and textures, no meaning."""
+    with torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(0)
+        net = ConvNet(widths=(16, 32, 64), in_channels=channels)
+    return net.eval().requires_grad_(False)
+
+
+@torch.no_grad()
+def scores(generator: nn.Module, data: Domains, encoder: Encoder, *, name: str) -> dict[str, float]:
+    """frechet_NAME: between translations of the test images of a, and the test images of b.  Lower is better.
+
+    bridged: 1 - that distance over the one before translation; 1 is indistinguishable, 0 what copying gets.
+    content: the share of translations whose edges are nearest to those of their own source, of all sources; a
+        generator that always paints the same picture has 1/n.
+    """
+    generator.eval()
+    made = torch.cat([generator(part) for part in data.a_test.split(100)])
+    sources, fakes, targets = (see(x, encoder) for x in (data.a_test, made, data.b_test))
+    before, after = frechet_distance(sources, targets), frechet_distance(fakes, targets)
+    return {"bridged": 1 - after / before, f"frechet_{name}": after, "content": content(made, data.a_test)}
+
+
+def see(x: Float[Tensor, "n c h w"], encoder: Encoder) -> Float[Tensor, "n d"]:
+    return torch.cat([encoder(part) for part in x.split(100)])
+
+
+def content(made: Float[Tensor, "n c h w"], sources: Float[Tensor, "n c h w"]) -> float:
+    a, b = (F.normalize(edges(x).flatten(1), dim=1) for x in (made, sources))
+    nearest = (a @ b.T).argmax(1)
+    return float((nearest == torch.arange(len(a))).float().mean())
+
+
+def edges(x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n h2 w2"]:
+    """Length of the gradient of the channels' mean, averaged over 2 x 2: where lines are, whatever their colours.
+
+    Without its mean over the image, so that two images without any line in common have a cosine of about zero.
+    """
+    grey = x.mean(1)
+    across, down = grey[:, 1:, 1:] - grey[:, 1:, :-1], grey[:, 1:, 1:] - grey[:, :-1, 1:]
+    lines = F.avg_pool2d((across**2 + down**2).sqrt()[:, None], 2)[:, 0]
+    return lines - lines.mean((1, 2), keepdim=True)
