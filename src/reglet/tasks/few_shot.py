@@ -104,13 +104,12 @@ class FewShot:
     def train(self, config: FewShotConfig, data: Features, *, seed: int, sim: bool) -> Outcome:
         shots = draw(data, config.shots, seed=seed)
         torch.manual_seed(seed)
-        blocks: tuple[str, ...] = ()
+        inputs: tuple[Tensor, ...] = (data.test,)
         if config.model == "meta-adapter":
             network, blocks = meta(config, shots, seed=seed, sim=sim)
             inputs = (data.test, shots.class_features, shots.x)
         else:
             network, blocks = tip(config, shots, seed=seed, sim=sim)
-            inputs = (data.test,)
         with torch.no_grad():
             logits: Tensor = network.eval()(*inputs)
             head = F.normalize(data.test, dim=1) @ F.normalize(shots.class_features, dim=1).T
