@@ -72,6 +72,13 @@ def test_spikes_are_marked_where_they_are() -> None:
     drawable(training.rank({"a": curves(rank=Curve([1], [2.0]))}))
 
 
+@pytest.mark.parametrize(("values", "kind"), [([2.0, 9.0], None), ([0.2, 9.0], "log"), ([0.0, 9.0], None)])
+def test_an_axis_is_logarithmic_where_that_has_numbers_on_it(values: list[float], kind: str | None) -> None:
+    figure = training.gradient({"a": curves(grad_norm=Curve([10, 20], values))})
+    assert figure is not None
+    assert figure["layout"]["yaxis"].get("type") == kind
+
+
 def test_every_point_is_on_the_map_once_in_each_variant() -> None:
     made = cloud(50, classes=3)
     drawn = embedding.variants(made)

@@ -4,12 +4,13 @@ The palette is Okabe and Ito's, safe for colour-blind readers; where it ends, it
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 Json = dict[str, Any]
 Figure = dict[str, Any]
 COLOURS = 8
+FACTOR = 30  # between the largest and the smallest value, from which on an axis is logarithmic
 SYMBOLS = ("circle", "diamond", "square", "cross", "triangle-up", "x", "star", "hexagon")
 DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
 SOFT, INK, LINE = "var(--soft)", "var(--ink)", "var(--line)"
@@ -41,6 +42,12 @@ def layout(x: str = "", y: str = "", *, height: int = 320, log_x: bool = False, 
         "modebar": {"bgcolor": "rgba(0,0,0,0)", "color": SOFT, "activecolor": INK},
         "hoverlabel": {"bgcolor": "var(--card)", "bordercolor": LINE, "font": {"color": INK}},
     }
+
+
+def spans_decades(values: Iterable[float | None]) -> bool:
+    """Whether a log axis serves: with less than a decade on it, it may not have a single number."""
+    known = [v for v in values if v is not None and math.isfinite(v)]
+    return bool(known) and min(known) > 0 and max(known) > FACTOR * min(known)
 
 
 def axis(title: str, *, log: bool = False) -> Json:

@@ -1,20 +1,20 @@
 """Curves over the steps of training."""
 
-from reglet.report.figures.style import Figure, Json, colour, dash, layout, numbers, plain
+from reglet.report.figures.style import Figure, Json, colour, dash, layout, numbers, plain, spans_decades
 from reglet.report.gather.training import Curve, Training
 
 
 def terms(runs: dict[str, Training]) -> Figure:
     """Every term of the loss: a colour for each term, a dash for each run."""
     names = list(dict.fromkeys(term for run in runs.values() for term in run.terms))
-    values = [v for run in runs.values() for c in run.terms.values() for v in c.values if v is not None]
+    values = [v for run in runs.values() for c in run.terms.values() for v in c.values]
     data = [
         line(run.terms[term], _name(term, label, runs), colour(i + 1), dash(r), wide=term == "loss")
         for i, term in enumerate(names)
         for r, (label, run) in enumerate(runs.items())
         if term in run.terms
     ]
-    return {"data": data, "layout": layout("step", "weighted term", height=380, log_y=bool(values) and min(values) > 0)}
+    return {"data": data, "layout": layout("step", "weighted term", height=380, log_y=spans_decades(values))}
 
 
 def gradient(runs: dict[str, Training]) -> Figure | None:
@@ -32,7 +32,8 @@ def gradient(runs: dict[str, Training]) -> Figure | None:
                 {"type": "scatter", "mode": "markers", "x": at, "y": numbers(high), "marker": marker,
                  "name": plain(_name("spike", label, runs))}
             )  # fmt: skip
-    return {"data": data, "layout": layout("step", "gradient norm", log_y=True)} if data else None
+    values = [v for run in runs.values() for v in run.grad_norm.values]
+    return {"data": data, "layout": layout("step", "gradient norm", log_y=spans_decades(values))} if data else None
 
 
 def rate(runs: dict[str, Training]) -> Figure | None:
