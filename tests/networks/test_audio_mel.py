@@ -131,3 +131,10 @@ def test_bad_banks(says: str, options: dict) -> None:
     error = Exception if "scale" in options else ValueError  # a type checker may be first to object
     with pytest.raises(error, match=says if "scale" not in options else None):
         mel_filters(options.pop("mels"), **options)
+
+
+def test_the_floor_changes_nothing_above_it() -> None:
+    x = torch.randn(1, 800, generator=torch.Generator().manual_seed(0))
+    free, floored = (log_mel(x, rate=8000, mels=20, floor=floor) for floor in (1e-30, math.exp(4)))
+    assert float(free.min()) < 4 < float(free.max())
+    torch.testing.assert_close(floored, free.clamp_min(4), atol=1e-5, rtol=0)

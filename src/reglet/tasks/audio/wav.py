@@ -68,11 +68,11 @@ def _files(root: Path) -> tuple[list[tuple[Path, int, bool]], tuple[str, ...]]:
             paths = sorted(p for p in folder.iterdir() if p.suffix.lower() == ".wav")
             some = [(p, part.name == "test" if given else i % EVERY == EVERY - 1) for i, p in enumerate(paths)]
             found.setdefault(folder.name, []).extend(some)
-    found = {name: paths for name, paths in found.items() if paths}
+    found = {name: clips for name, clips in found.items() if clips}
     if not found:
         raise ValueError(f"no class/*.wav in {root}")
-    for name, paths in found.items():
-        if not given and len(paths) < EVERY:
-            raise ValueError(f"{root / name} has {len(paths)} clips; at least {EVERY}, of which one is tested")
+    for name, clips in found.items():
+        if not given and len(clips) < EVERY:
+            raise ValueError(f"{root / name} has {len(clips)} clips; at least {EVERY}, of which one is tested")
     classes = tuple(sorted(found))
     return [(path, i, held) for i, name in enumerate(classes) for path, held in found[name]], classes
