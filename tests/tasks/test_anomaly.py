@@ -383,7 +383,7 @@ def test_with_sim_and_without_are_paired(model: str) -> None:
         AnomalyConfig(model=model, steps=4, batch=4, window=50, sim="auto", weight=1.0), data, seed=3, sim=True
     )
     other = TASK.train(config, data, seed=4, sim=False)
-    assert nothing.blocks == some.blocks != ()
+    assert nothing.blocks == some.blocks != without.blocks == ()
     for name, value in without.network.state_dict().items():
         assert torch.equal(nothing.network.state_dict()[name], value), name
     for changed in (some, other):
