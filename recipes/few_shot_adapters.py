@@ -134,7 +134,7 @@ def summarise(results: Sequence[Result]) -> list[Result]:
         run = Run(**result["run"])
         cell = (run.encoder, run.model, run.shots)
         found.setdefault(cell, {}).setdefault(run.sim, {})[run.seed] = result["accuracy"]
-        alone.setdefault(cell, []).append(result["class_features_alone"])
+        alone.setdefault(cell, []).append(result["head_alone"])
     rows = [
         {
             "encoder": cell[0],

@@ -84,6 +84,11 @@ class Shots(NamedTuple):
 
 
 class FewShot:
+    """classify with a few features of each class, over any encoder
+
+    accuracy: of the adapter on the test features.  head_alone: of the nearest class embedding, without an adapter.
+    """
+
     config = FewShotConfig
     main = "accuracy"
 
@@ -113,7 +118,7 @@ class FewShot:
         with torch.no_grad():
             logits: Tensor = network.eval()(*inputs)
             head = F.normalize(data.test, dim=1) @ F.normalize(shots.class_features, dim=1).T
-        scores = {"accuracy": _right(logits, data.test_labels), "class_features_alone": _right(head, data.test_labels)}
+        scores = {"accuracy": _right(logits, data.test_labels), "head_alone": _right(head, data.test_labels)}
         return Outcome(scores, network, blocks)
 
 

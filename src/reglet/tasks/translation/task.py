@@ -51,6 +51,8 @@ class TranslationConfig(TaskConfig):
 
 
 class Translation:
+    """images of domain a in the manner of domain b, without pairs"""
+
     config = TranslationConfig
     main = "bridged"
 
