@@ -3,8 +3,27 @@
 Paper     the paper on soft equivariance regularization (SER), table 6
 Command   python -m recipes.ser_family
 Printed   MoCo-v3, ViT-S/16, ImageNet-1k, linear probe, final -> layer 3: EquiMod 68.95 -> 69.51, AugSelf 67.55 -> 68.23
-Measured  Not yet: on 2026-11-16 there was time for its test only (tests/recipes/test_ser.py), which trains its last two
-          arms on 128 made-up images.
+Machine   two cores, no GPU; 17 CPU minutes
+Measured  2026-11-16, commit 30633ee, torch 2.13.0, --epochs 4 (156 steps; the default is 6), three seeds (0 to 2).
+          Accuracy on the 500 validation images in %, centred scores after the third block; differences paired by seed,
+          with their 95 % interval (Student's t).
+
+          arm               linear         20-NN          turns            flips            scale
+          base              47.93          37.53          0.429            0.747            0.736
+          AugSelf, final    48.47          37.80          0.475            0.773            0.753
+            minus base      +0.53 +- 0.76  +0.27 +- 4.02  +0.046 +- 0.079  +0.026 +- 0.054  +0.017 +- 0.020
+          AugSelf, layer 3  48.80          37.87          0.469            0.751            0.750
+            minus final     +0.33 +- 2.24  +0.07 +- 6.07  -0.006 +- 0.134  -0.022 +- 0.103  -0.003 +- 0.043
+          EquiMod, final    47.93          36.60          0.458            0.744            0.744
+            minus base      -0.00 +- 4.89  -0.93 +- 4.05  +0.029 +- 0.096  -0.003 +- 0.028  +0.008 +- 0.026
+          EquiMod, layer 3  49.27          37.53          0.476            0.767            0.753
+            minus final     +1.33 +- 2.91  +0.93 +- 5.97  +0.018 +- 0.077  +0.022 +- 0.036  +0.009 +- 0.018
+          SER, layer 3      48.80          36.93          0.484            0.760            0.752
+            minus base      +0.87 +- 0.76  -0.60 +- 2.48  +0.055 +- 0.047  +0.013 +- 0.014  +0.016 +- 0.010
+
+Found     By a linear probe both are better at layer 3 than at the end, by the mean, as the paper prints (0.56 and 0.68
+          there, 1.33 and 0.33 here); no interval excludes zero.  SER is above the base in linear accuracy and in its
+          scores for turns and scale, by little more than the intervals, of which twenty-five are printed here.
 """
 
 import sys
