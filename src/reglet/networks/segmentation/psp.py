@@ -7,27 +7,25 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from reglet.networks.segmentation.convolution import conv_norm
+from reglet.networks.segmentation.convolution import conv_norm, of_means
 
 
 class PSPHead(nn.Module):
     """The map beside its means over 1, 2 x 2, 3 x 3 and 6 x 6 parts, each brought to `dim` channels by a 1 x 1
     convolution and back to the map's size bilinearly; a 3 x 3 convolution of all; a linear map.
 
-    dim: the paper has a quarter of the map's width.  Batch norm of the mean over the whole map wants two images or
-    more in training.  The auxiliary loss is left out.
+    dim: the paper has a quarter of the map's width.  Means are normalized as in `of_means`.  The auxiliary loss is left
+    out.
     """
 
     def __init__(self, c_in: int, classes: int, *, dim: int = 16, bins: Sequence[int] = (1, 2, 3, 6)) -> None:
         super().__init__()
         self.bins = tuple(bins)
-        self.pyramid = nn.ModuleList(conv_norm(c_in, dim, kernel=1) for _ in self.bins)
+        self.pyramid = nn.ModuleList(of_means(c_in, dim) for _ in self.bins)
         self.merge = conv_norm(c_in + len(self.bins) * dim, dim)
         self.classify = nn.Conv2d(dim, classes, 1)
 
     def forward(self, y: Float[Tensor, "n d h w"]) -> Float[Tensor, "n classes h w"]:
-        if self.training and len(y) == 1 and 1 in self.bins:
-            raise ValueError("pyramid pooling trains on two images or more: of one, batch norm sees a single mean")
         size = y.shape[2:]
         levels = [level(F.adaptive_avg_pool2d(y, bins)) for level, bins in zip(self.pyramid, self.bins, strict=True)]
         wide = [F.interpolate(part, size=size, mode="bilinear", align_corners=False) for part in levels]
