@@ -39,7 +39,7 @@ def test_it_runs_and_pairs(sets: Path, tmp_path: Path) -> None:
 
 def test_a_vanishing_weight_is_no_sim(sets: Path) -> None:
     data = recipe.load(sets)
-    run = recipe.Run("smd3", "itransformer", 1, 0.0, "digest", steps=5, window=20, batch=8)
+    run = recipe.Run("smd3", "itransformer", 1, 0.0, "digest", steps=5, window=20, ratio=1.0, batch=8)
     without, vanishing, large = (recipe.compute(replace(run, weight=weight), data) for weight in (0.0, 1e-30, 10.0))
     assert without == vanishing
     assert without != large

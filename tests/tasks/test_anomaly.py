@@ -121,6 +121,18 @@ def test_segments_of_two_machines_are_two() -> None:
     assert scores["recall"] == 0.25
 
 
+def test_auroc_of_all_machines_together_compares_machines() -> None:
+    """Each machine's points are ranked without a fault; the anomalous ones of the quiet machine are below the normal
+    ones of the loud one.  A machine without anomalies counts in the first score alone."""
+    words = {"quiet": "0011", "loud": "0001", "calm": "0000"}
+    machines = Machines(tuple(Machine(k, torch.zeros(4, 1), torch.zeros(4, 1), bits(w)) for k, w in words.items()))
+    test = [torch.tensor([1.0, 2, 3, 4]), torch.tensor([11.0, 12, 13, 14]), torch.tensor([21.0, 22, 23, 24])]
+    scores = judge(torch.zeros(4), test, machines, ratio=10.0)
+    assert scores["auroc_within"] == 1
+    # Of 3 x 9 pairs: 2 + 2 of the quiet anomalies, and 2 + 3 of the loud one.
+    assert scores["auroc"] == pytest.approx((2 + 2 + 5) / 27)
+
+
 # windows
 
 
@@ -298,8 +310,10 @@ def test_values_that_are_no_numbers(tmp_path: Path, value: float) -> None:
 
 def test_labels_that_say_nothing(tmp_path: Path) -> None:
     good = parts()
-    refused(tmp_path, good | {"labels": np.zeros(50)}, "no point is anomalous in the test part of x")
-    refused(tmp_path, good | {"labels": np.ones(50)}, "all points are anomalous in the test part of x")
+    refused(tmp_path, good | {"labels": np.zeros(50)}, "none of the test points of x are anomalous")
+    refused(tmp_path, good | {"labels": np.ones(50)}, "all of the test points of x are anomalous")
+    two = {f"{m}_{k}": v for m in "ab" for k, v in good.items()} | {"a_labels": np.ones(50), "b_labels": np.zeros(50)}
+    refused(tmp_path, two, "all of the test points of a are anomalous, and no other machine has both kinds")
     refused(tmp_path, good | {"labels": np.arange(50)}, "labels are 1 where a point is anomalous and 0 elsewhere")
     refused(tmp_path, good | {"labels": np.full(50, np.nan)}, "labels are 1 where a point is anomalous")
 

@@ -18,6 +18,11 @@ class Machine(NamedTuple):
     test: Float[Tensor, "u c"]
     labels: Bool[Tensor, " u"]
 
+    @property
+    def mixed(self) -> bool:
+        """Whether the test part has normal and anomalous points."""
+        return bool(self.labels.any()) and not bool(self.labels.all())
+
 
 class Machines(NamedTuple):
     """Machines of one kind, that is with the same channels: one network is trained on all of them."""
@@ -54,10 +59,12 @@ def check(series: Sequence[Machine], *, window: int) -> Machines:
         for part, points in (("train", one.train), ("test", one.test)):
             if len(points) < window:
                 raise ValueError(f"{one.name}: {part} has {len(points)} points, fewer than window={window}")
-    labels = torch.cat([one.labels for one in series])
-    if not labels.any() or labels.all():
-        which = "all points are anomalous" if labels.all() else "no point is anomalous"
-        raise ValueError(f"{which} in the test part of {first.name}{', ...' * (len(series) > 1)}: nothing to score by")
+    if not any(one.mixed for one in series):
+        found = "all" if bool(first.labels.any()) else "none"
+        raise ValueError(
+            f"{found} of the test points of {first.name} are anomalous, and no other machine has both kinds: "
+            "scores need normal and anomalous points"
+        )
     if bool((torch.cat([one.train for one in series]) == first.train[0]).all()):
         raise ValueError(f"no channel of the training part of {first.name} ever moves: there is nothing to learn")
     return Machines(tuple(series))
