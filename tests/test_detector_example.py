@@ -62,6 +62,8 @@ def test_boxes_are_around_the_ink_and_perfect_answers_score_one(detector: Module
     found = detector.detections((score, box, digit), cell=cell)
     assert detector.average_precision(found, scenes, digits=True) == pytest.approx(1.0)
     assert detector.loss((score, box, digit), scenes, cell=cell) < 1e-3
+    twice = [(torch.cat([s, s / 2]), boxes.repeat(2, 1), names.repeat(2)) for s, boxes, names in found]
+    assert detector.average_precision(twice, scenes, digits=True) == pytest.approx(1.0)  # a digit is found once
     wrong = detector.detections((score, box, digit.roll(1, dims=1)), cell=cell)
     assert detector.average_precision(wrong, scenes, digits=False) == pytest.approx(1.0)
     assert detector.average_precision(wrong, scenes, digits=True) < 0.05
