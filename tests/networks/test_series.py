@@ -88,7 +88,7 @@ def test_sim_on_its_own_blocks_reaches_them_and_leaves_no_trace(kind: Kind) -> N
     net, x = made(kind), torch.randn(6, 40, 5)
     net.eval()
     before, names = net(x), list(net.state_dict())
-    sim = reglet.attach(net, list(net.BLOCKS), reglet.SIM(), example=x)
+    sim = reglet.attach(net, list(net.sim_blocks), reglet.SIM(), example=x)
     net.train()
     net(x)
     sim.loss().backward()

@@ -1,6 +1,6 @@
 """Networks that reconstruct a window of a series: (n, length, channels) to the same shape.
 
-Each is made by `Network(channels=, length=, width=)` and names in BLOCKS what SIM is attached to by default.
+Each is made by `Network(channels=, length=, width=)` and names in sim_blocks what SIM is attached to by default.
 """
 
 from reglet.networks.series.itransformer import ITransformer

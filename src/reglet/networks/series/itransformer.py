@@ -16,7 +16,7 @@ class ITransformer(nn.Module):
     paper's (width 512), and without dropout.
     """
 
-    BLOCKS = ("blocks.*",)
+    sim_blocks = ("blocks.*",)
 
     def __init__(self, *, channels: int, length: int, width: int = 32, depth: int = 2, heads: int = 4) -> None:
         super().__init__()

@@ -40,7 +40,7 @@ class LightTS(nn.Module):
     window to window is left out: a reconstructor would only have to learn the identity there.
     """
 
-    BLOCKS = ("continuous", "interval", "variates")
+    sim_blocks = ("continuous", "interval", "variates")
 
     def __init__(self, *, channels: int, length: int, width: int = 32, chunk: int = 10) -> None:
         super().__init__()

@@ -48,7 +48,7 @@ class MambaTS(nn.Module):
     order there is that of the channels.  Expansion 1 where Mamba has 2.
     """
 
-    BLOCKS = ("blocks.*",)
+    sim_blocks = ("blocks.*",)
 
     def __init__(
         self,

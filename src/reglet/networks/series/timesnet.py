@@ -37,7 +37,7 @@ class TimesNet(nn.Module):
     Smaller than the paper's: two periods, and convolutions of three sizes where it has six.  Without dropout.
     """
 
-    BLOCKS = ("blocks.*",)
+    sim_blocks = ("blocks.*",)
 
     def __init__(
         self, *, channels: int, length: int, width: int = 16, depth: int = 2, top: int = 2, sizes: int = 3

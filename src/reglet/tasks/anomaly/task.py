@@ -42,7 +42,7 @@ class Anomaly:
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
             network = build(config, channels=data.channels)
-            own = list(network.BLOCKS) if config.sim in ("", AUTO) else config.sim
+            own = list(network.sim_blocks) if config.sim in ("", AUTO) else config.sim
 
             def loss(some: Tensor) -> Tensor:
                 windows = cut(points, starts[some], window=config.window)
