@@ -28,9 +28,9 @@ Measured  2026-11-16, commit 674f335, torch 2.13.0, five paired seeds (0 to 4), 
 Found     On digits the regularizers do what they do on images: invariance alone loses 25 points to the untrained
           network, VISReg and SMI win 29 and 35 over it, and SMI's features beat the untrained ones.  None beats the
           spectrogram itself.  On telemetry they keep the rank and not the use: every trained network finds anomalies
-          worse than the untrained one, by 7 to 11 points, with a regularizer or without.  A guess, not tested: anomalies
-          are changes of level and spikes, which is what crop, scale, jitter and mask teach a network to ignore.  SIM
-          changes nothing that can be told.
+          worse than the untrained one, by 7 to 11 points, with a regularizer or without.  A guess, not tested:
+          anomalies are changes of level and spikes, which is what these views teach a network to ignore.
+          SIM changes nothing that can be told.
           Mind: sizes and views were settled on one run each of seed 100 with 150 steps, whose scores were seen.
 """
 
