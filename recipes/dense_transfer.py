@@ -2,7 +2,26 @@
 
 Paper     Wu et al. 2026 (VISReg) read ADE20K's classes linearly from frozen patch tokens; the protocol is theirs
 Command   python -m recipes.dense_transfer
-Machine   not run yet
+Machine   two cores, no GPU; 5 CPU minutes, one thread a run
+Printed   nothing that compares: other images, other sizes; SIM is not in it
+Measured  2026-11-16, commit f5e00c0, torch 2.13.0, five paired seeds (0 to 4).  The 1,797 embedded digits on their
+          textured canvases, the last 500 for testing; a pixel is of the ink or of the ground.  ViT 64 wide, 4 deep,
+          patches of 4 px, no [CLS]; VISReg for 10 epochs on 16 px views; then 8 x 8 tokens of whole images of 32 px,
+          batch norm, a linear map, 10 epochs.  Intersection over union in %, mean and 95 % interval (Student's t over
+          seeds); in brackets the paired difference from the row above.
+
+          tokens                  ink                              mean of ink and ground
+          pixels of the patch     64.06 +- 0.41                    79.34 +- 0.22
+          random weights          67.79 +- 0.36 (+3.73 +- 0.55)    81.46 +- 0.19 (+2.12 +- 0.28)
+          VISReg                  70.25 +- 0.80 (+2.46 +- 0.66)    82.87 +- 0.44 (+1.42 +- 0.37)
+          VISReg + SIM            70.15 +- 0.31 (-0.10 +- 0.58)    82.81 +- 0.17 (-0.07 +- 0.33)
+
+Found     Pretraining adds 2.5 points to what a random transformer's tokens tell about their pixels, less than the
+          random transformer adds to the pixels of the patch, because it sees the neighbours.  SIM neither adds nor
+          takes: half a point would have been seen.
+          Mind: ink against ground is what a brightness nearly tells.  A first version asked which digit a pixel is of,
+          at 24 px and one seed: 2.9 % intersection over union from pixels and from random weights, 3.3 % after VISReg,
+          too little to compare; it was given up for this one.  Epochs (of 10 and 20) were chosen by one seed.
 """
 
 import argparse
