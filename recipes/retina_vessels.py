@@ -20,11 +20,11 @@ Measured  2026-11-16, 50 of the 60 runs at commit 306e973 and 10 (all FCN) at 67
 
           Intersection over union and AUROC are in summary.md of a run: with these twelve, 36 intervals.
 
-Found     No gain.  Of the 36 intervals two exclude zero, Dice and IoU of the same cell (FCN from CHASE_DB1 to DRIVE), and
-          they are a loss; the AUROC there is not told from zero (-6.65 +- 8.53), and one cell in twelve is what chance
-          would give now and then.  Gains of 0.0 to 0.8 points, as printed, could not be seen: at home the intervals are
-          1.5 to 14 points wide to either side.
-          Mind: 120 steps, so that the Dice is 7 to 23 points below the paper's; across cameras it varies by tens of
+Found     No gain.  Of the 36 intervals two exclude zero, Dice and IoU of one cell (FCN from CHASE_DB1 to DRIVE), and it
+          is a loss; its AUROC is not told from zero (-6.65 +- 8.53), and among twelve cells chance alone gives one such
+          in every second table.  Changes of -0.4 to +0.8 points, as printed, could not be seen: at home the intervals
+          are 1.5 to 14 points wide to either side.
+          Mind: 120 steps, so that the Dice is 9 to 23 points below the paper's; across cameras it varies by tens of
           points between seeds (DRIVE to CHASE_DB1, FCN without SIM: 9 to 62); the 14 of DeepLabV3 on CHASE_DB1 are one
           seed that failed without SIM (35.6).  Before this the rate (of 5e-3, 1e-2 and 2e-2), the side of the crops (of
           48 and 64) and the steps had been settled by six runs of FCN without SIM, seed 0, scored on the test images.
