@@ -84,6 +84,15 @@ def test_sim_starts_from_the_same_network_and_leaves_no_trace() -> None:
     assert not any(m._forward_hooks or m._forward_pre_hooks for m in full.network.modules())
 
 
+def test_sim_is_told_where_the_channels_are(tmp_path: Path) -> None:
+    """32 bands become 16 in a map of 16 channels, which SIM by itself refuses to guess about."""
+    features = np.random.default_rng(0).standard_normal((40, 32, 12)).astype(np.float32)
+    path = archive(tmp_path / "a.npz", features=features)
+    config = AudioConfig(data=path, model="res2net", sim="auto", steps=1, batch=8)
+    outcome = TASK.train(config, TASK.load(config), seed=0, sim=True)
+    assert outcome.blocks == ("stages.0", "stages.1", "stages.2")
+
+
 def test_a_seed_repeats() -> None:
     config = AudioConfig(sim="layers.1,layers.2", steps=5)
     data = TASK.load(config)
