@@ -60,10 +60,11 @@ def write_folder(root: Path) -> None:
 def test_learns_that_bright_is_foreground(tmp_path: Path, model: str) -> None:
     config = replace(saved(tmp_path), model=model, steps=40, lr=2e-2)
     scores = TASK.train(config, TASK.load(config), seed=0, sim=False).scores
-    assert scores["dice"] > 0.9
+    assert scores["dice"] > 0.98
     assert scores["iou"] == pytest.approx(scores["dice"] / (2 - scores["dice"]))
-    assert scores["auroc"] > 0.95
-    assert TASK.train(replace(config, steps=1), TASK.load(config), seed=0, sim=False).scores["dice"] < 0.85
+    assert scores["auroc"] > 0.99
+    # Brightness shows through random weights: after a step twelve runs (four heads, three seeds) had 0 to 0.855.
+    assert TASK.train(replace(config, steps=1), TASK.load(config), seed=0, sim=False).scores["dice"] < 0.9
 
 
 def test_sim_pairs_with_its_absence_and_trains_something_else(tmp_path: Path) -> None:
