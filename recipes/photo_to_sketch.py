@@ -25,9 +25,9 @@ Found     PatchNCE keeps the content, SIM in its place does not: with SIM a tran
           PatchNCE changes nothing.  Distances to sketches cannot be told apart.  So the paper's order, SIM before
           PatchNCE before neither, is not found here.  The maps (maps.png) agree: with PatchNCE faint lines where the
           photograph has edges, with SIM or neither coloured strokes that belong to no edge.
-          Mind: 200 steps paint the ground of a sketch and little of its lines, bridging a sixth of the distance at
-          most; the paper trains the full CUT on 256 px. Sizes and rate were settled on one run of PatchNCE at seed 0
-          whose scores were seen.
+          Mind: 200 steps paint the ground of a sketch and little of its lines, and bridge less than a fifth of the
+          distance; the paper trains the full CUT on 256 px.  Sizes and rate were settled on one run of PatchNCE at seed
+          0 whose scores were seen.
 """
 
 import argparse
