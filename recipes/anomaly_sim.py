@@ -5,8 +5,8 @@ Command   python -m recipes.anomaly_sim
 Machine   two cores, no GPU; 7.7 CPU minutes, one thread a run
 Printed   adjusted F1, without and with SIM: see PAPER below, +0.0 to +7.1
 Measured  2026-11-16, commit 08f2995, torch 2.13.0, five paired seeds (0 to 4), 160 runs of 80 steps.  In %, with SIM
-          minus without, and the 95 % interval of that (Student's t over seeds).  "within": the mean of each machine's own
-          AUROC.  smd3 are three of SMD's 28 machines.  Random scores: F1 1.1, 1.6, 1.7 and 1.9 in the order below.
+          minus without, and the 95 % interval of that (Student's t over seeds).  "within": the mean of the machines'
+          own AUROC.  smd3 are three of SMD's 28 machines.  Random scores: F1 1.1, 1.6, 1.7 and 1.9 in the order below.
 
           set    network       AUROC               within              F1                  adjusted F1         random's
           smd3   MambaTS       79.6 -0.01 +- 0.03  73.5 -0.00 +- 0.03  10.1 -0.03 +- 0.05  98.6 -0.00 +- 0.01  91.7
