@@ -42,7 +42,7 @@ def show(report: Json, console: Console | None = None) -> None:
         table.add_column("SIM minus without", justify="right")
         table.add_column("told apart", justify="right")
     for score, row in report["scores"].items():
-        cells = [_number(row[arm]) for arm in arms]
+        cells = [_number(row[arm], spread=len(arms) == 1) for arm in arms]
         if len(arms) == 2:
             d = row["difference"]
             interval = f" ({d['low']:+.4f}, {d['high']:+.4f})" if d["seeds"] > 1 else ""
@@ -53,8 +53,9 @@ def show(report: Json, console: Console | None = None) -> None:
         console.print("In brackets the 95 % interval of the paired difference (bootstrap-t).")
 
 
-def _number(value: Json | None) -> str:
+def _number(value: Json | None, *, spread: bool) -> str:
+    """spread: with its standard error; beside a paired difference there is no room for it, nor need."""
     if value is None:
         return ""
-    error = value["standard_error"]
+    error = value["standard_error"] if spread else None
     return f"{value['mean']:.4f}" + ("" if error is None else f" ± {error:.4f}")
