@@ -155,7 +155,7 @@ def test_bad_data(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match="no data at"):
         TASK.load(SeriesSSLConfig(data=str(tmp_path / "none.npz")))
     normal = {f"{m}_labels": np.zeros(600, np.uint8) for m in "ab"}
-    with pytest.raises(ValueError, match="no point is anomalous"):
+    with pytest.raises(ValueError, match="none of the test points of a are anomalous"):
         TASK.load(SeriesSSLConfig(data=machines(tmp_path / "m.npz", **normal)))
     with pytest.raises(ValueError, match="600 points, fewer than window=700"):
         TASK.load(SeriesSSLConfig(data=machines(tmp_path / "m.npz"), window=700))
