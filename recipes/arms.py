@@ -14,7 +14,7 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -184,6 +184,19 @@ def require_data(path: Path) -> str:
             f"0 for training and 1 for test."
         )
     return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def require_files(folder: Path, names: Iterable[str]) -> str:
+    """Digest of some files in a folder, for recipes whose workers read them as they go."""
+    paths = [folder / name for name in names]
+    if missing := [path.name for path in paths if not path.exists()]:
+        raise SystemExit(f"no {' and '.join(missing)} in {folder}: give --data the folder that has them")
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]
+
+
+def itself(path: Path) -> Path:
+    """`load` of such a recipe."""
+    return path
 
 
 def report(folder: Path, results: Sequence[Result], rows: Sequence[Result], text: str) -> None:

@@ -28,7 +28,6 @@ Found     No gain.  Seven of the eight intervals of accuracy contain zero, and t
 """
 
 import argparse
-import hashlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -91,17 +90,6 @@ def compute(run: Run, folder: Path) -> Result:
     return {score: 100 * value for score, value in outcome.scores.items()} | {"blocks": list(outcome.blocks)}
 
 
-def folder_of(path: Path) -> Path:
-    return path
-
-
-def digest(folder: Path) -> str:
-    missing = [name for name in FILES.values() if not (folder / name).exists()]
-    if missing:
-        raise SystemExit(f"no {' and '.join(missing)} in {folder}: give --data the folder that has them")
-    return hashlib.sha256(b"".join((folder / name).read_bytes() for name in FILES.values())).hexdigest()[:16]
-
-
 def summarise(results: Sequence[Result]) -> list[Result]:
     """A row for each set and network: accuracy and macro F1 without SIM, and what SIM changed, paired by seed."""
     cells: dict[tuple[str, str, bool], dict[int, Result]] = {}
@@ -139,7 +127,7 @@ def text(rows: Sequence[Result]) -> str:
 
 
 def recipe(options: argparse.Namespace, console: Console) -> None:
-    found = digest(options.data)
+    found = arms.require_files(options.data, FILES.values())
     runs = [
         Run(sounds, model, seed, weight, found, steps=options.steps)
         for seed in range(options.seeds)
@@ -147,7 +135,7 @@ def recipe(options: argparse.Namespace, console: Console) -> None:
         for model in MODELS
         for weight in (0.0, options.weight)
     ]
-    results = arms.execute(runs, compute, load=folder_of, options=options, console=console, shown="accuracy")
+    results = arms.execute(runs, compute, load=arms.itself, options=options, console=console, shown="accuracy")
     rows = summarise(results)
     arms.report(options.out, results, rows, text(rows))
 

@@ -35,7 +35,6 @@ Found     On digits the regularizers do what they do on images: invariance alone
 """
 
 import argparse
-import hashlib
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -96,17 +95,6 @@ def compute(run: Run, folder: Path) -> Result:
     return {"score": 100 * outcome.scores["score"], "rank": outcome.scores["rank"]}
 
 
-def folder_of(path: Path) -> Path:
-    return path
-
-
-def digest(folder: Path) -> str:
-    missing = [name for name in FILES.values() if not (folder / name).exists()]
-    if missing:
-        raise SystemExit(f"no {' and '.join(missing)} in {folder}: give --data the folder that has them")
-    return hashlib.sha256(b"".join((folder / name).read_bytes() for name in FILES.values())).hexdigest()[:16]
-
-
 def summarise(results: Sequence[Result]) -> list[Result]:
     """A row for each set and arm: the score, and its paired difference to random, to none and to the arm less SIM."""
     cells: dict[tuple[str, str], dict[int, Result]] = {}
@@ -138,7 +126,7 @@ def text(rows: Sequence[Result]) -> str:
 
 
 def recipe(options: argparse.Namespace, console: Console) -> None:
-    found = digest(options.data)
+    found = arms.require_files(options.data, FILES.values())
     runs = [
         Run(name, arm, seed, found, steps=options.steps, batch=options.batch)
         for seed in range(options.seeds)
@@ -146,7 +134,7 @@ def recipe(options: argparse.Namespace, console: Console) -> None:
         for arm in ARMS
         if arm != "raw" or seed == 0
     ]
-    results = arms.execute(runs, compute, load=folder_of, options=options, console=console, shown="score")
+    results = arms.execute(runs, compute, load=arms.itself, options=options, console=console, shown="score")
     rows = summarise(results)
     arms.report(options.out, results, rows, text(rows))
 
