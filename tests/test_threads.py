@@ -1,5 +1,6 @@
 """Threads of our own: what runs on them, and what they leave alone."""
 
+import os
 import subprocess
 import sys
 import threading
@@ -47,6 +48,22 @@ def test_an_operation_stays_on_its_thread_and_the_others_keep_theirs() -> None:
     thread.start()
     thread.join()
     assert later == [2]
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not tell a thread its CPUs")
+def test_as_many_threads_as_cpus_have_one_each_and_no_other_thread_is_tied() -> None:
+    cpus = os.sched_getaffinity(0)
+    together = threading.Barrier(len(cpus))
+
+    def where(own: int, of: int) -> set[int]:
+        together.wait()
+        return os.sched_getaffinity(0)
+
+    tied = in_shares(where, len(cpus))
+    assert sorted(map(sorted, tied)) == [[cpu] for cpu in sorted(cpus)] or len(cpus) == 1
+    assert os.sched_getaffinity(0) == cpus
+    free = in_shares(lambda own, of: os.sched_getaffinity(0), len(cpus) + 1)
+    assert free == [cpus] * (len(cpus) + 1)
 
 
 def test_an_error_on_a_thread_is_raised_here() -> None:

@@ -71,19 +71,21 @@ def _knots(count: int, t_max: float, device: torch.device, dtype: torch.dtype) -
 
 
 class EppsPulley:
-    """sum_k mean_v T(p_kv) and its gradient, which takes the place of p.
+    """sum_k mean_v T(p_kv) and its gradient, which takes the place of p."""
 
-    The object keeps the memory of its harmonics, for as many chunks as it is called with.
-    """
+    factor = 1.0
 
-    def __init__(self, knots: Knots) -> None:
-        self.knots = knots
-        self.U = self.V = self.slope = knots.t.new_empty(0)
+    def __init__(self, knots: Knots, p: Float[Tensor, "k v n"]) -> None:
+        k, self.v, n = p.shape
+        rows = k * self.v
+        self.knots, self.x = knots, p.view(rows, n)
+        self.U = p.new_empty(2 * knots.coarse + 1, rows, n)
+        self.V = p.new_empty(2 * knots.fine + 1, rows, n)
+        self.slope = p.new_empty(rows, len(self.U), n)
+        self.U[0] = self.V[0] = 1
 
-    def __call__(self, p: Float[Tensor, "k v n"]) -> tuple[Tensor, Float[Tensor, "k v n"], float]:
-        k, v, n = p.shape
-        knots, x = self.knots, p.view(k * v, n)
-        self._reserve(x)
+    def __call__(self) -> Tensor:
+        knots, x, v, n = self.knots, self.x, self.v, self.x.shape[-1]
         _harmonics(x, self.U, knots.dt * (2 * knots.fine + 1))
         _harmonics(x, self.V, knots.dt)
         U, V = self.U.transpose(0, 1), self.V.transpose(0, 1)
@@ -94,21 +96,12 @@ class EppsPulley:
 
         # dT/dx_i = 2 sum_k c_k phi_k t_k [ -gap_k sin(t_k x_i) + S_k cos(t_k x_i) ]
         weights = torch.cat([sin, -gap], dim=1) * (2 / v * knots.weight * knots.t).repeat(2)
-        factors = (weights @ knots.combine.T).view(k * v, len(self.U), len(self.V))
+        factors = (weights @ knots.combine.T).view(-1, len(self.U), len(self.V))
         slope = torch.bmm(factors, V, out=self.slope).transpose(0, 1)
         x.copy_(slope[0])
         for row, harmonic in zip(slope[1:], self.U[1:], strict=True):
             x.addcmul_(row, harmonic)
-        return value, p, 1.0
-
-    def _reserve(self, x: Float[Tensor, "r n"]) -> None:
-        if self.U.shape[1:] == x.shape:
-            return
-        rows, n = x.shape
-        self.U = x.new_empty(2 * self.knots.coarse + 1, rows, n)
-        self.V = x.new_empty(2 * self.knots.fine + 1, rows, n)
-        self.slope = x.new_empty(rows, len(self.U), n)
-        self.U[0] = self.V[0] = 1
+        return value
 
 
 def _harmonics(x: Float[Tensor, "r n"], rows: Float[Tensor, "m r n"], step: float) -> None:

@@ -46,21 +46,23 @@ class Slices(nn.Module):
 
         All come in the same memory: each holds until the next is asked for.
         split: only this rank's part of shared slices.
-        share: of these, every so manieth chunk (which, of how many).
+        share: of these, the blocks of one thread (which, of how many).
         """
         step, own = self.step, rank()
         generator = torch.Generator(like.device)
         blocks = range(own if split else 0, -(-self.count // BLOCK), world_size() if split else 1)
+        which, of = share
+        blocks = blocks[len(blocks) * which // of : len(blocks) * (which + 1) // of]
         together = max(1, min(len(blocks), -(-size // BLOCK)))
         w = memory("directions", together * BLOCK, d, dtype=like.dtype, device=like.device)
-        which, of = share
-        for first in range(which * together, len(blocks), of * together):
-            drawn = 0
-            for b in blocks[first : first + together]:
+        places = w.split(BLOCK)
+        for first in range(0, len(blocks), together):
+            drawn = blocks[first : first + together]
+            for b, place in zip(drawn, places, strict=False):
                 generator.manual_seed(_mix(self.seed, step, b, -1 if self.shared else own))
-                torch.randn(BLOCK, d, generator=generator, out=w[drawn : drawn + BLOCK])
-                drawn += min(BLOCK, self.count - b * BLOCK)
-            chunk = w[:drawn]
+                torch.randn(BLOCK, d, generator=generator, out=place)
+            count = BLOCK * len(drawn) - max(0, BLOCK * (drawn[-1] + 1) - self.count)
+            chunk = w if count == len(w) else w[:count]
             yield chunk.div_(torch.linalg.vector_norm(chunk, dim=1, keepdim=True))
 
     def advance(self) -> None:

@@ -9,7 +9,6 @@ code take means, on which the weights were tuned, and so do we):
     L        = lam (L_scale + L_shape + L_center) + (1 - lam) L_inv
 """
 
-from collections.abc import Callable
 from functools import partial
 from typing import get_args
 
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from reglet.losses.base import OnViews
 from reglet.losses.invariance import balanced, fraction
-from reglet.losses.sliced import given, sliced_mean, sliced_sum
+from reglet.losses.sliced import Make, given, sliced_mean, sliced_sum
 from reglet.losses.slices import Slices
 from reglet.losses.standardize import standardize
 from reglet.losses.wasserstein import Positions, ToQuantiles, normal_quantiles
@@ -152,5 +151,5 @@ class VISRegLoss(OnViews):
         return balanced(self.lam, self.regularizer.compute(z, n_global), z, n_global)
 
 
-def _to_normal(z: Tensor, positions: Positions) -> Callable[[], ToQuantiles]:
+def _to_normal(z: Tensor, positions: Positions) -> Make:
     return partial(ToQuantiles, normal_quantiles(z.shape[1], positions, 0.0, z.device, z.dtype))

@@ -27,45 +27,46 @@ def normal_quantiles(
 
 
 class ToQuantiles:
-    """sum_k mean_{v,i} (p_(i) - q_i)^2 and its gradient, 2 (p_i - q_rank(i)) / (v n), which takes the place of p.
+    """sum_k mean_{v,i} (p_(i) - q_i)^2 and its gradient, 2 (p_i - q_rank(i)) / (v n), which but for 2 / (v n) takes the
+    place of p.
 
-    Rather than sort the projections, send each quantile to the sample of its rank: one scatter serves both.  The
-    object keeps the memory that it sorts in, for as many chunks as it is called with.
+    Rather than sort the projections, send each quantile to the sample of its rank: one scatter serves both.
     """
 
-    def __init__(self, q: Float[Tensor, "n"]) -> None:
-        self.q = q
-        self.order, self.target = _Order(len(q)), q.new_empty(0, 0, 0)
+    def __init__(self, q: Float[Tensor, "n"], p: Float[Tensor, "k v n"]) -> None:
+        k, v, n = p.shape
+        self.p, self.gaps, self.q = p, p.view(-1), q.expand_as(p)
+        self.order = _Order(p)
+        self.target = memory("target", k, v, n, dtype=p.dtype, device=p.device)
+        self.factor = 2 / (v * n)
 
-    def __call__(self, p: Float[Tensor, "k v n"]) -> tuple[Tensor, Float[Tensor, "k v n"], float]:
-        scale = 1 / (p.shape[1] * p.shape[2])
-        if len(self.target) < len(p):
-            self.target = memory("target", *p.shape, dtype=p.dtype, device=p.device)
-        target = self.target[: len(p)].scatter_(-1, self.order(p), self.q.expand_as(p))
-        gap = p.sub_(target)
-        flat = gap.view(-1)
-        return torch.dot(flat, flat) * scale, gap, 2 * scale
+    def __call__(self) -> Tensor:
+        self.p.sub_(self.target.scatter_(-1, self.order(), self.q))
+        return torch.dot(self.gaps, self.gaps) * (self.factor / 2)
 
 
 class _Order:
-    """argsort along the last axis, in any order among equals.
+    """argsort of p along the last axis, in any order among equals.
 
     On the CPU a vectorised sort of values is far faster than one of indices, and a float32 fits into a float64 with 29
     bits to spare: enough to carry its index along.  (An infinity turns into NaN that way, and NaN loses its index: the
     order is then wrong, but no loss of such values is finite.)
     """
 
-    def __init__(self, n: int) -> None:
-        self.keys, self.indices = torch.empty(0, 0, n, dtype=torch.float64), torch.arange(n)
+    def __init__(self, p: Float[Tensor, "k v n"]) -> None:
+        k, v, n = p.shape
+        self.p, self.indices = p, torch.arange(n)
+        self.tagging = p.device.type == "cpu" and p.dtype == torch.float32 and n <= 1 << 29
+        if self.tagging:
+            self.keys = memory("keys", k, v, n, dtype=torch.float64, device=p.device)
+            self.tagged, self.sortable = self.keys.view(torch.int64), self.keys.numpy()
 
-    def __call__(self, p: Float[Tensor, "k v n"]) -> Int[Tensor, "k v n"]:
-        if p.device.type != "cpu":
-            return p.argsort(dim=-1)
-        if p.dtype != torch.float32 or p.shape[-1] > 1 << 29:
-            return torch.from_numpy(np.argsort(p.numpy(), axis=-1))
-        if len(self.keys) < len(p):
-            self.keys = memory("keys", *p.shape, dtype=torch.float64, device=p.device)
-        keys = self.keys[: len(p)].copy_(p)
-        tagged = keys.view(torch.int64).bitwise_or_(self.indices)
-        keys.numpy().sort(axis=-1)
-        return tagged.bitwise_and_((1 << 29) - 1)
+    def __call__(self) -> Int[Tensor, "k v n"]:
+        if self.tagging:
+            self.keys.copy_(self.p)
+            self.tagged.bitwise_or_(self.indices)
+            self.sortable.sort(axis=-1)
+            return self.tagged.bitwise_and_((1 << 29) - 1)
+        if self.p.device.type == "cpu":
+            return torch.from_numpy(np.argsort(self.p.numpy(), axis=-1))
+        return self.p.argsort(dim=-1)
