@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from reglet.dist import rank, world_size
 from reglet.threads import memory
 
-BLOCK = 64  # directions seeded together: the grain at which shared slices are split over ranks
+BLOCK = 128  # directions seeded together: the grain at which ranks split shared slices, and threads all
 
 
 class Slices(nn.Module):
