@@ -36,6 +36,7 @@ def fit(
     config: TaskConfig,
     blocks: str | list[str] | None,
     example: Tensor | tuple[Tensor, ...] | None = None,
+    channel_dim: int | None = None,
     seed: int = 0,
 ) -> tuple[str, ...]:
     """Train by AdamW, with a warm-up and a cosine over `config.steps`.  Gives the blocks that SIM stood on.
@@ -44,9 +45,11 @@ def fit(
     blocks: where SIM is attached; None: nowhere.  Its heads and places are drawn from its own random numbers, so the
         network and the batches are the same without it.
     example: an input of the network, from which the heads are built.
+    channel_dim: of what the blocks pass, where SIM cannot know: (n, c, t) is like (n, tokens, c).
     """
     where = blocks.split(",") if isinstance(blocks, str) else blocks
-    sim = attach(network, where, SIM(rho=config.rho, seed=seed), example=example) if where else None
+    penalty = SIM(rho=config.rho, seed=seed, channel_dim=channel_dim)
+    sim = attach(network, where, penalty, example=example) if where else None
     trained = [*network.parameters(), *(sim.parameters() if sim else ())]
     optimizer = torch.optim.AdamW(trained, lr=config.lr, weight_decay=config.weight_decay)
     schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: rate(step, config.steps))

@@ -14,9 +14,8 @@ from reglet.tasks.audio.config import AudioConfig
 from reglet.tasks.audio.made import made_clips
 from reglet.tasks.audio.npz import read_npz
 from reglet.tasks.audio.wav import read_folder
-from reglet.tasks.channels_first import fit_channels_first
 from reglet.tasks.config import AUTO
-from reglet.tasks.fit import batches
+from reglet.tasks.fit import batches, fit
 from reglet.tasks.task import Outcome
 
 NETWORKS: dict[str, type[TDNN] | type[Res2Net] | type[ERes2Net] | type[CAMPPlus]] = {
@@ -48,13 +47,14 @@ class AudioTask:
             return F.cross_entropy(network(x[some]), y[some])
 
         where = list(network.sim_blocks) if config.sim in ("", AUTO) else config.sim
-        blocks = fit_channels_first(
+        blocks = fit(
             network,
             loss,
             batches(len(x), batch=config.batch, steps=config.steps, seed=seed),
             config=config,
             blocks=where if sim else None,
             example=x[: config.batch],
+            channel_dim=1,
             seed=seed,
         )
         scores = predict(network, data.x[data.test])

@@ -17,9 +17,8 @@ from reglet.losses.invariance import to_center
 from reglet.losses.smi import SMILoss
 from reglet.losses.visreg import VISRegLoss
 from reglet.networks.windows import ConvNet1d
-from reglet.tasks.channels_first import fit_channels_first
 from reglet.tasks.config import AUTO
-from reglet.tasks.fit import batches
+from reglet.tasks.fit import batches, fit
 from reglet.tasks.series_ssl.config import SeriesSSLConfig
 from reglet.tasks.series_ssl.score import score
 from reglet.tasks.series_ssl.series import Series, load
@@ -78,13 +77,14 @@ def _fit(network: Embedder, config: SeriesSSLConfig, x: Tensor, *, seed: int, si
         return value
 
     where = [f"backbone.{name}" for name in ConvNet1d.sim_blocks] if config.sim in ("", AUTO) else config.sim
-    return fit_channels_first(
+    return fit(
         network,
         loss,
         batches(len(x), batch=config.batch, steps=config.steps, seed=seed),
         config=config,
         blocks=where if sim else None,
         example=x[: config.batch],
+        channel_dim=1,
         seed=seed,
     )
 
