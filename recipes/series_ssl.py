@@ -2,9 +2,9 @@
 
 Paper     none: the papers of SMI and VISReg have images only
 Command   python -m recipes.series_ssl
-Machine   one core, no GPU; 5.8 CPU minutes, counted while others used the core too
+Machine   one core, no GPU; 5.7 CPU minutes
 Printed   nothing to compare with
-Measured  2026-11-16, commit 674f335, torch 2.13.0, five paired seeds (0 to 4), 120 steps of 128, small 1-D conv net.
+Measured  2026-11-16, commit b6aa500, torch 2.13.0, five paired seeds (0 to 4), 120 steps of 128, small 1-D conv net.
           fsdd: accuracy of a linear probe on the official test.  smd3: AUROC of windows of 64 points by the distance to
           the five nearest training windows, mean of three machines.  In %, 95 % interval (Student's t), paired by seed.
           raw: the series themselves.  random: the network untrained.  none: invariance alone.
@@ -13,20 +13,20 @@ Measured  2026-11-16, commit 674f335, torch 2.13.0, five paired seeds (0 to 4), 
           fsdd    raw            94.7                                                              76.1
           fsdd    random         82.3 +- 6.3                                                       26.9
           fsdd    none           57.8 +- 3.4    -24.5 +- 8.1                                        9.8
-          fsdd    VISReg         87.1 +- 2.0     +4.7 +- 6.9    +29.3 +- 4.1                       31.6
+          fsdd    VISReg         87.9 +- 2.6     +5.5 +- 7.9    +30.1 +- 3.3                       31.8
           fsdd    SMI            93.0 +- 1.4    +10.7 +- 7.2    +35.2 +- 4.0                       31.4
-          fsdd    VISReg + SIM   86.3 +- 2.4     +4.0 +- 7.8    +28.5 +- 1.2    -0.7 +- 3.2        30.6
-          fsdd    SMI + SIM      93.1 +- 0.7    +10.7 +- 6.6    +35.3 +- 3.8    +0.1 +- 1.6        31.0
+          fsdd    VISReg + SIM   87.7 +- 1.8     +5.4 +- 5.6    +29.9 +- 2.8    -0.1 +- 3.2        30.9
+          fsdd    SMI + SIM      94.0 +- 1.9    +11.7 +- 7.2    +36.2 +- 4.5    +1.0 +- 2.3        31.2
           smd3    raw            90.2                                                             436.6
           smd3    random         89.3 +- 0.8                                                       43.5
           smd3    none           81.9 +- 3.2     -7.4 +- 3.4                                       15.6
-          smd3    VISReg         78.4 +- 3.9    -10.9 +- 4.4     -3.5 +- 5.8                       41.9
+          smd3    VISReg         78.0 +- 1.9    -11.3 +- 2.4     -3.9 +- 3.6                       42.7
           smd3    SMI            80.3 +- 1.5     -9.0 +- 1.3     -1.6 +- 4.5                       40.8
-          smd3    VISReg + SIM   78.0 +- 2.2    -11.3 +- 2.5     -3.9 +- 4.9    -0.4 +- 2.4        41.6
-          smd3    SMI + SIM      80.2 +- 1.7     -9.1 +- 1.1     -1.7 +- 4.2    -0.0 +- 1.6        41.1
+          smd3    VISReg + SIM   78.2 +- 1.6    -11.1 +- 2.2     -3.7 +- 2.9    +0.2 +- 0.9        42.2
+          smd3    SMI + SIM      80.5 +- 1.8     -8.8 +- 1.5     -1.4 +- 4.2    +0.3 +- 2.1        41.2
 
 Found     On digits the regularizers do what they do on images: invariance alone loses 25 points to the untrained
-          network, VISReg and SMI win 29 and 35 over it, and SMI's features beat the untrained ones.  None beats the
+          network, VISReg and SMI win 30 and 35 over it, and SMI's features beat the untrained ones.  None beats the
           spectrogram itself.  On telemetry they keep the rank and not the use: every trained network finds anomalies
           worse than the untrained one, by 7 to 11 points, with a regularizer or without.  A guess, not tested:
           anomalies are changes of level and spikes, which is what these views teach a network to ignore.
