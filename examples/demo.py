@@ -7,7 +7,7 @@ canvas at a position, size and angle of its own (`reglet.data`), a conv net, VIS
 the features of the exported encoder, of the same network before training, and from the pixels; and `reglet report`
 writes a page to look at.  Run again, it goes on where it was stopped.
 
-Measured on two cores, 2026-11-16: 116 to 137 s in all; linear probe 82.4 % (seed 0, the default; 79.6 and 72.6 % with
+Measured on two cores, 2026-11-16: 102 to 137 s in all; linear probe 82.4 % (seed 0, the default; 79.6 and 72.6 % with
 seeds 1 and 2), the same network untrained 14.4 %, raw pixels 20.4 %.
 """
 
