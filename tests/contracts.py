@@ -150,21 +150,21 @@ def _row(name: str, kind: type, oracle: Callable[..., Oracle], slices: int | Non
 
 DEFAULT_LAM = {reglet.VISRegLoss: 0.9, reglet.SWDLoss: 0.6, reglet.LeJEPALoss: 0.02}
 
-# 130 slices: two whole blocks of 64 and a part of a third.
+# 260 slices: two whole blocks of 128 and a part of a third.
 ROWS = [
-    _row("visreg", reglet.VISReg, _visreg, 130),
-    _row("visreg-weights", reglet.VISReg, _visreg, 64, scale=2.0, shape=0.5, center=3.0, eps=1e-3, seed=7),
-    _row("visreg-hazen", reglet.VISReg, _visreg, 65, positions="hazen", shared_slices=True),
+    _row("visreg", reglet.VISReg, _visreg, 260),
+    _row("visreg-weights", reglet.VISReg, _visreg, 128, scale=2.0, shape=0.5, center=3.0, eps=1e-3, seed=7),
+    _row("visreg-hazen", reglet.VISReg, _visreg, 129, positions="hazen", shared_slices=True),
     _row("visreg-attached", reglet.VISReg, _visreg, 5, detach=False),
-    _row("visreg-loss", reglet.VISRegLoss, _visreg, 130),
+    _row("visreg-loss", reglet.VISRegLoss, _visreg, 260),
     _row("visreg-loss-lam", reglet.VISRegLoss, _visreg, 33, lam=0.6, scale=0.5, detach=False, shared_slices=True),
-    _row("swd", reglet.SWD, _swd, 130),
+    _row("swd", reglet.SWD, _swd, 260),
     _row("swd-clamp", reglet.SWD, _swd, 5, clamp=0.1, shared_slices=True),
-    _row("swd-loss", reglet.SWDLoss, _swd, 130),
-    _row("swd-loss-lam", reglet.SWDLoss, _swd, 64, lam=0.25),
-    _row("sigreg", reglet.SIGReg, _sigreg, 130),
-    _row("sigreg-knots", reglet.SIGReg, _sigreg, 65, knots=8, t_max=5.0, shared_slices=False),
-    _row("lejepa", reglet.LeJEPALoss, _sigreg, 130),
+    _row("swd-loss", reglet.SWDLoss, _swd, 260),
+    _row("swd-loss-lam", reglet.SWDLoss, _swd, 128, lam=0.25),
+    _row("sigreg", reglet.SIGReg, _sigreg, 260),
+    _row("sigreg-knots", reglet.SIGReg, _sigreg, 129, knots=8, t_max=5.0, shared_slices=False),
+    _row("lejepa", reglet.LeJEPALoss, _sigreg, 260),
     _row("lejepa-lam", reglet.LeJEPALoss, _sigreg, 5, lam=0.3, knots=33, t_max=4.0, shared_slices=False),
     _row("vicreg", reglet.VICRegLoss, _vicreg),
     _row("vicreg-paper", reglet.VICRegLoss, _vicreg, variant="paper"),

@@ -60,8 +60,8 @@ def single_threads(count: int) -> ThreadPoolExecutor:
 def _pool(count: int) -> ThreadPoolExecutor:
     """Where there are as many threads as CPUs, each has one of its own.
 
-    Linux puts a thread that is woken beside the one that woke it, and these wake each other with Python's lock: a third
-    of the time both were on one CPU, and the other idle.
+    Linux puts a thread that is woken beside the one that woke it, and these wake each other with Python's lock: two of
+    them waited a fifth of the time for the CPU that the other had, beside one that was idle.
     """
     pool = single_threads(count)
     cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()

@@ -357,10 +357,11 @@ def test_invariance_ignores_what_views_share() -> None:
         assert apart.item() == pytest.approx(1.0, rel=1e-12), "both views one away from their centre"
 
 
-def test_many_slices_at_once_or_few_at_a_time_on_several_threads(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A thousand slices are three shares for three threads."""
+@pytest.mark.parametrize("count", [1000, 2])
+def test_many_slices_at_once_or_few_at_a_time_on_several_threads(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """A thousand slices are three shares for three threads; of two, one thread has none."""
     monkeypatch.setattr(sliced, "WORTHWHILE", 0)
-    z, w = randn(2, 300, 8).float(), directions(1000, 8).float()
+    z, w = randn(2, 300, 8).float(), directions(count, 8).float()
     before = torch.get_num_threads()
     try:
         values = []

@@ -93,5 +93,10 @@ def sliced_mean(z: Float[Tensor, "v n d"], slices: Slices, make: Make, *, gather
 
 
 def given(directions: Float[Tensor, "k d"]) -> Chunks:
-    """Directions that are there already."""
-    return lambda size, own, of: directions.tensor_split(of)[own].split(size)
+    """Directions that are there already, of which a share may have none."""
+
+    def chunks(size: int, own: int, of: int) -> Iterable[Tensor]:
+        some = directions.tensor_split(of)[own]
+        return some.split(size) if len(some) else ()
+
+    return chunks
