@@ -23,7 +23,7 @@ def weight(rank: int, *shape: int) -> torch.Tensor:
 def work(rank: int, world: int) -> dict:
     assert (dist.rank(), dist.world_size()) == (rank, world)
     x = sample(rank).requires_grad_()
-    gathered = dist.gather(x, dim=1)
+    gathered = dist.concat_over_ranks(x, dim=1)
     (gathered * weight(rank, *gathered.shape)).sum().backward()  # each rank weighs the same samples differently
 
     y = weight(rank, 3).requires_grad_()
@@ -38,8 +38,8 @@ def work(rank: int, world: int) -> dict:
         torch.zeros(2, 3, dtype=torch.int64),
     ):
         try:
-            dist.gather(wrong)
-        except ValueError as error:
+            dist.concat_over_ranks(wrong)
+        except (ValueError, TypeError) as error:
             errors.append(str(error))
     return {
         "gathered": gathered.detach(),
@@ -48,7 +48,7 @@ def work(rank: int, world: int) -> dict:
         "summed gradient": y.grad,
         "y after": y.detach(),
         "errors": errors,
-        "half": dist.gather(torch.full((1, 2), float(rank), dtype=torch.bfloat16)),
+        "half": dist.concat_over_ranks(torch.full((1, 2), float(rank), dtype=torch.bfloat16)),
     }
 
 
@@ -76,6 +76,6 @@ def test_gather_and_sum(tmp_path: Path) -> None:
 def test_one_process_gathers_nothing() -> None:
     x = torch.randn(3, 2)
     assert (dist.rank(), dist.world_size()) == (0, 1)
-    assert dist.gather(x) is x
-    assert dist.gather(x, dim=1) is x
+    assert dist.concat_over_ranks(x) is x
+    assert dist.concat_over_ranks(x, dim=1) is x
     assert dist.sum_over_ranks(x) is x

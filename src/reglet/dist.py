@@ -1,93 +1,201 @@
 """Collectives that carry gradients.  The only file that imports torch.distributed.
 
-The convention, under which W ranks train as one process does on the whole batch: every rank computes a loss of the
-*global* batch, and DDP averages the parameter gradients over ranks.  Then the gradient of one rank's share must be
-the sum over ranks of what each rank's loss asks of it; the average over ranks divides the W copies out again.
+The convention, under which W ranks train as one process does on the whole batch: every rank computes the loss of the
+*whole* batch, and DDP averages the parameter gradients over ranks.  So a rank's embeddings need the sum over ranks of
+what each rank's loss asks of them; the average then divides the W copies out again.
+
+`group` is a process group; None means all processes.
 """
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+if TYPE_CHECKING:
+    Group = dist.ProcessGroup | None
+else:
+    Group = Any  # a build of torch without distributed has no ProcessGroup
 
-def world_size() -> int:
-    return dist.get_world_size() if dist.is_available() and dist.is_initialized() else 1
+_DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
+_ERRORS = (ValueError, TypeError, FloatingPointError)
+_AXES, _TEXT = 6, 400  # how many axes a tensor may have, and the bytes of a message that travel
 
 
-def rank() -> int:
-    return dist.get_rank() if dist.is_available() and dist.is_initialized() else 0
+def world_size(group: Group = None) -> int:
+    return dist.get_world_size(group) if dist.is_available() and dist.is_initialized() else 1
 
 
-def gather(x: Tensor, dim: int = 0) -> Tensor:
+def rank(group: Group = None) -> int:
+    return dist.get_rank(group) if dist.is_available() and dist.is_initialized() else 0
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The processes that hold one batch together, and how many samples each of them has."""
+
+    counts: tuple[int, ...]
+    group: Group = None
+
+    @property
+    def size(self) -> int:
+        return len(self.counts)
+
+    @property
+    def samples(self) -> int:
+        return sum(self.counts)
+
+    @property
+    def own(self) -> slice:
+        """Where this rank's samples lie in the whole batch."""
+        me = rank(self.group) if self.size > 1 else 0
+        first = sum(self.counts[:me])
+        return slice(first, first + self.counts[me])
+
+    def concat(self, x: Tensor, dim: int = 0) -> Tensor:
+        """All ranks' `x` in one tensor, without a gradient."""
+        return _concat(x.movedim(dim, 0), self).movedim(0, dim).contiguous() if self.size > 1 else x
+
+    def sum(self, x: Tensor) -> Tensor:
+        """sum_r x_r, without a gradient.  `x` is overwritten."""
+        if self.size > 1:
+            dist.all_reduce(x, group=self.group)
+        return x
+
+
+def agree(x: Tensor | Exception, *, dim: int = 0, group: Group = None) -> Ranks:
+    """How many samples each rank has along `dim`.
+
+    A rank whose own samples are no good passes the error instead of a tensor.  Then every rank raises it, and none is
+    left waiting.  So do all where ranks differ in more than the number of samples.  One exchange, of a few hundred
+    bytes; on the CPU where the group can, so that no device is waited for.
+    """
+    size = world_size(group)
+    if isinstance(x, Tensor) and (x.dtype not in _DTYPES or x.ndim > _AXES):
+        x = TypeError(f"ranks exchange floating-point tensors of up to {_AXES} axes, got {x.dtype}, {tuple(x.shape)}")
+    if size == 1:
+        if isinstance(x, Exception):
+            raise x
+        return Ranks((x.shape[dim],))
+    if rank(group) < 0:
+        raise ValueError("this process is not part of the group that was given to the loss")
+    everyone = torch.empty(size, 3 + _AXES + _TEXT, dtype=torch.int64, device=_device_of_messages(group))
+    dist.all_gather(list(everyone), _message(x, dim).to(everyone.device), group=group)
+    said: list[list[int]] = everyone.tolist()
+    for r, line in enumerate(said):
+        if line[0]:
+            text = bytes(line[3 + _AXES :]).rstrip(bytes(1)).decode(errors="replace")
+            cause = x if isinstance(x, Exception) and r == rank(group) else None
+            raise _ERRORS[line[0] - 1](f"rank {r}: {text}") from cause
+    if len({tuple(line[1 : 3 + _AXES]) for line in said}) > 1:
+        raise ValueError(
+            "ranks may differ in the number of samples only, and not in dtype; got "
+            + ", ".join(f"rank {r}: {_shape_in(line, dim)}" for r, line in enumerate(said))
+        )
+    return Ranks(tuple(line[3 + _AXES] for line in said), group)
+
+
+def concat_over_ranks(x: Tensor, dim: int = 0, *, group: Group = None, ranks: Ranks | None = None) -> Tensor:
     """All ranks' `x`, concatenated along `dim` in the order of ranks; they may differ in size there, and only there.
 
-    One process: `x` itself.
+    Its gradient comes back by reduce-scatter: each rank receives the sum of what all ask of its own part.  One process:
+    `x` itself.  ranks: from an earlier `agree`.
     """
-    if world_size() == 1:
+    ranks = agree(x, dim=dim, group=group) if ranks is None else ranks
+    if ranks.size == 1:
         return x
-    x = x.movedim(dim, 0).contiguous()
-    out: Tensor = _Gather.apply(x, _sizes(x))
+    out: Tensor = _Concat.apply(x.movedim(dim, 0), ranks)
     return out.movedim(0, dim)
 
 
-def sum_over_ranks(x: Tensor) -> Tensor:
+def sum_over_ranks(x: Tensor, *, group: Group = None) -> Tensor:
     """sum_r x_r, the same tensor on every rank."""
-    if world_size() == 1:
+    if world_size(group) == 1:
         return x
-    out: Tensor = _Sum.apply(x)
+    out: Tensor = _Sum.apply(x, group)
     return out
 
 
-def _sizes(x: Tensor) -> list[int]:
-    """Rows on each rank.  Refuses, on every rank alike, tensors that could not be concatenated."""
-    codes = {torch.float32: 0, torch.float64: 1, torch.float16: 2, torch.bfloat16: 3}
-    if x.ndim > 6 or x.dtype not in codes:
-        raise ValueError(
-            f"gather takes floating-point tensors of up to 6 axes, got {x.dtype} with shape {tuple(x.shape)}"
-        )
-    mine = torch.zeros(9, dtype=torch.int64, device=x.device)
-    header = [codes[x.dtype], x.ndim, *x.shape]
-    mine[: len(header)] = torch.tensor(header)
-    everyone = [torch.empty_like(mine) for _ in range(world_size())]
-    dist.all_gather(everyone, mine)
-    headers = [tuple(h.tolist()) for h in everyone]
-    if len({h[:2] + h[3:] for h in headers}) > 1:
-        shapes = ", ".join(f"rank {r}: {h[2 : 2 + h[1]]}" for r, h in enumerate(headers))
-        raise ValueError(f"ranks may differ in the number of samples only, and not in dtype; got {shapes}")
-    return [h[2] for h in headers]
+def _message(x: Tensor | Exception, dim: int) -> Tensor:
+    """Kind of error, kind of tensor, axes, shape with a 0 at `dim`; then the samples, or the text of the error."""
+    out = torch.zeros(3 + _AXES + _TEXT, dtype=torch.int64)
+    if isinstance(x, Exception):
+        kind = next((i for i, one in enumerate(_ERRORS) if isinstance(x, one)), 0)
+        text = str(x).encode()[:_TEXT]
+        out[0] = 1 + kind
+        out[3 + _AXES : 3 + _AXES + len(text)] = torch.tensor(list(text), dtype=torch.int64)
+    else:
+        shape = list(x.shape)
+        samples, shape[dim] = shape[dim], 0
+        out[1 : 3 + len(shape)] = torch.tensor([1 + _DTYPES.index(x.dtype), x.ndim, *shape])
+        out[3 + _AXES] = samples
+    return out
 
 
-class _Gather(torch.autograd.Function):
+def _shape_in(message: list[int], dim: int) -> tuple[int, ...]:
+    shape = message[3 : 3 + message[2]]
+    shape[dim] = message[3 + _AXES]
+    return tuple(shape)
+
+
+def _device_of_messages(group: Group) -> torch.device:
+    accelerator = torch.accelerator.current_accelerator()
+    on_cpu = accelerator is None or "cpu:" in dist.get_backend_config(group)
+    return torch.device("cpu") if on_cpu or accelerator is None else accelerator
+
+
+def _concat(x: Tensor, ranks: Ranks) -> Tensor:
+    most = max(ranks.counts)
+    if len(x) == most:
+        padded = x.contiguous()
+    else:
+        padded = x.new_zeros(most, *x.shape[1:])
+        padded[: len(x)] = x
+    out = x.new_empty(ranks.size, *padded.shape)
+    dist.all_gather(list(out), padded, group=ranks.group)
+    if min(ranks.counts) == most:
+        return out.flatten(0, 1)
+    return torch.cat([part[:count] for part, count in zip(out, ranks.counts, strict=True)])
+
+
+class _Concat(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, x: Tensor, sizes: list[int]) -> Tensor:
-        ctx.sizes = sizes
-        most = max(sizes)
-        padded = torch.cat([x, x.new_zeros(most - len(x), *x.shape[1:])]) if len(x) < most else x
-        parts = [torch.empty_like(padded) for _ in sizes]
-        dist.all_gather(parts, padded)
-        return torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
+    def forward(ctx: Any, x: Tensor, ranks: Ranks) -> Tensor:
+        ctx.ranks = ranks
+        return _concat(x, ranks)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        ranks: Ranks = ctx.ranks
+        most = max(ranks.counts)
+        padded = g.new_zeros(ranks.size, most, *g.shape[1:])
+        for place, part in zip(padded, g.split(ranks.counts), strict=True):
+            place[: len(part)] = part
+        own = torch.empty_like(padded[0])
+        _reduce_scatter(own, padded.flatten(0, 1), group=ranks.group)
+        return own[: ranks.counts[rank(ranks.group)]], None
+
+
+def _reduce_scatter(own: Tensor, whole: Tensor, group: Group) -> None:
+    newest = getattr(dist, "reduce_scatter_single", None)  # torch 2.13 gave reduce_scatter_tensor another name
+    (newest or dist.reduce_scatter_tensor)(own, whole, group=group)
+
+
+class _Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, group: Group) -> Tensor:
+        ctx.group = group
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
         g = g.contiguous().clone()
-        dist.all_reduce(g)
-        return g.split(ctx.sizes)[rank()], None
-
-
-class _Sum(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor) -> Tensor:
-        x = x.clone()
-        dist.all_reduce(x)
-        return x
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, g: Tensor) -> Tensor:
-        g = g.contiguous().clone()
-        dist.all_reduce(g)
-        return g
+        dist.all_reduce(g, group=ctx.group)
+        return g, None

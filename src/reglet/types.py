@@ -15,9 +15,15 @@ Terms = dict[str, Tensor]  # name -> weighted scalar: the loss is their sum, the
 P = TypeVar("P")
 
 
+class WrongKindError(TypeError, ValueError):
+    """A network, a block or its output is not of the kind that was asked for.  The command line shows it in words,
+    unlike a TypeError that Python raised: that one is our fault."""
+
+
 def total(terms: Terms) -> Scalar:
     """The scalar that a loss is: the sum of its terms."""
-    return torch.stack(list(terms.values())).sum()
+    first, *others = terms.values()
+    return torch.stack([first, *others]).sum() if others else first
 
 
 @runtime_checkable

@@ -1,5 +1,6 @@
 """What cannot work says what was expected and what came."""
 
+import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from tests import ranks
-from tests.contracts import ROWS, Row
+from tests.contracts import PAIR_LOSSES, ROWS, Row
 
 import reglet
 
@@ -117,8 +118,8 @@ def test_smi_needs_three_features() -> None:
         (lambda: reglet.SWD(clamp=0.5), "0.5"),
         (lambda: reglet.SIGReg(knots=1), "knots=1"),
         (lambda: reglet.SIGReg(t_max=0.0), "t_max=0.0"),
-        (lambda: reglet.NTXentLoss(temperature=0.0), "temperature must be positive, got 0.0"),
-        (lambda: reglet.SMILoss(eps=0.0), "eps must be positive, got 0.0"),
+        (lambda: reglet.NTXentLoss(temperature=0.0), "temperature must be a positive number, got 0.0"),
+        (lambda: reglet.SMILoss(eps=0.0), "eps must be a positive number, got 0.0"),
     ],
 )
 def test_numbers_out_of_range(build: Callable[[], Any], said: str) -> None:
@@ -168,3 +169,52 @@ def test_everything_but_views_is_named(row: Row) -> None:
         row.kind(64)
     with pytest.raises(TypeError):
         row.build(unknown=1)
+
+
+PAIRS = [
+    (reglet.BarlowTwinsLoss, ("weight", "eps")),
+    (reglet.VICRegLoss, ("invariance", "variance", "covariance", "gamma", "eps")),
+    (reglet.NTXentLoss, ("temperature",)),
+    (reglet.SMILoss, ("weight", "eps", "target")),
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in PAIRS for name in names])
+def test_numbers_that_are_none(kind: type, name: str) -> None:
+    for bad in (math.nan, math.inf):
+        with pytest.raises(ValueError, match=rf"{name} must be .*{bad}"):
+            kind(**{name: bad})
+
+
+@pytest.mark.parametrize("size", [(2, 8, 6), (2, 8, 40)])
+@pytest.mark.parametrize("row", [row for row in ROWS if row.kind in PAIR_LOSSES], ids=lambda row: row.name)
+@pytest.mark.parametrize("scale", [1e10, 1e20, 1e30, 1e37])
+def test_large_numbers_stay_finite_or_are_refused(row: Row, size: tuple[int, int, int], scale: float) -> None:
+    """Barlow Twins, NT-Xent and SMI do not see the scale; VICReg's squares overflow, and it says so."""
+    large = (scale * torch.randn(size, generator=torch.Generator().manual_seed(0)).clamp(-8, 8)).requires_grad_()
+    if row.kind is reglet.VICRegLoss or row.name == "barlow-visreg":
+        try:
+            value = row.build()(large)
+        except ValueError as error:
+            assert "overflows torch.float32" in str(error)  # noqa: PT017
+            return
+    else:
+        value = row.build()(large)
+        want = row.build()(large.detach().double())
+        torch.testing.assert_close(value.detach(), want.float(), rtol=1e-4, atol=1e-6)
+    (grad,) = torch.autograd.grad(value, large)
+    assert torch.isfinite(value)
+    assert torch.isfinite(grad).all()
+
+
+@every_row
+def test_views_of_two_precisions(row: Row) -> None:
+    """In either order the loss of the widest, and each view has the gradient in its own precision."""
+    half, full = z[0].bfloat16(), z[1]
+    for views in ((half, full), (full, half), (half.double(), full)):
+        leaves = [view.clone().requires_grad_() for view in views]
+        value = row.build()(*leaves)
+        widest = torch.float64 if views[0].dtype == torch.float64 else torch.float32
+        torch.testing.assert_close(value.detach(), row.build()(*(view.to(widest) for view in views)))
+        value.backward()
+        assert [leaf.grad.dtype for leaf in leaves] == [view.dtype for view in views]

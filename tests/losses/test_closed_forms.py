@@ -22,7 +22,7 @@ from reglet import (
     VISReg,
     VISRegLoss,
 )
-from reglet.losses import sliced
+from reglet.losses import cpu_slices
 from reglet.losses.sigreg import epps_pulley
 from reglet.losses.swd import sliced_wasserstein
 from reglet.losses.visreg import visreg_shape
@@ -360,7 +360,7 @@ def test_invariance_ignores_what_views_share() -> None:
 @pytest.mark.parametrize("count", [1000, 2])
 def test_many_slices_at_once_or_few_at_a_time_on_several_threads(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
     """A thousand slices are three shares for three threads; of two, one thread has none."""
-    monkeypatch.setattr(sliced, "WORTHWHILE", 0)
+    monkeypatch.setattr(cpu_slices, "WORTHWHILE", 0)
     z, w = randn(2, 300, 8).float(), directions(count, 8).float()
     before = torch.get_num_threads()
     try:
@@ -493,3 +493,21 @@ def test_smi_costs_three_gram_products() -> None:
     with FlopCounterMode(display=False) as counter:
         SMILoss()(z).backward()
     assert 0 < counter.get_total_flops() <= 3 * (2 * 3 * n * n * d)
+
+
+def test_weights_of_sliced_losses_may_be_schedules() -> None:
+    import reglet
+    from reglet.schedules import cosine, linear
+
+    z = torch.randn(2, 16, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    loss = reglet.VISRegLoss(lam=linear(0.0, 1.0), shape=cosine(0, 1), slices=32).eval()
+    with pytest.raises(ValueError, match="no step was told"):
+        loss(z)
+    for step, lam in ((0, 0.0), (2, 0.5), (4, 1.0)):
+        reglet.set_step(loss, step, 5)
+        fixed = reglet.VISRegLoss(lam=lam, shape=(0.0, 0.5, 1.0)[step // 2], slices=32).eval()
+        torch.testing.assert_close(loss(z), fixed(z))
+    over = reglet.SWDLoss(lam=lambda step: 2.0)
+    reglet.set_step(over, 0)
+    with pytest.raises(ValueError, match=r"must lie in \[0, 1\], got 2"):
+        over(z)

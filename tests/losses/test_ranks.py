@@ -1,5 +1,7 @@
 """W processes with different data train as one process on the whole batch: value, and parameter gradient under DDP."""
 
+import copy
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +12,8 @@ from tests import ranks
 from tests.contracts import PLAIN_ROWS, ROWS, Row, directions
 from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
+
+from reglet.losses import cpu_slices
 
 SAMPLES = {2: [5, 3], 4: [4, 2, 3, 5]}  # uneven
 VIEWS, GLOBAL, FEATURES, STEPS = 3, 2, 6, 2
@@ -38,7 +42,12 @@ def cases(world: int) -> Iterator[tuple[str, Row, dict[str, Any]]]:
 
 
 def work(rank: int, world: int) -> dict[str, Any]:
-    """What one rank sees: per case and step its terms, the averaged parameter gradient, and its directions."""
+    """What one rank sees: per case and step its terms, the averaged parameter gradient, and its directions.
+
+    Sliced losses share their slices out over two threads, whatever the size, so that threads and ranks meet.
+    """
+    torch.set_num_threads(2)
+    cpu_slices.WORTHWHILE = 0
     samples = SAMPLES[world]
     x = batch(samples).split(samples, dim=1)[rank]
     model = DistributedDataParallel(network())
@@ -56,6 +65,7 @@ def work(rank: int, world: int) -> dict[str, Any]:
             assert torch.equal(state, torch.get_rng_state()), "a loss must not draw from the global generator"
             torch.stack(list(terms.values())).sum().backward()
             found[name].append(({k: t.detach() for k, t in terms.items()}, flat_gradient(model), w))
+    assert cpu_slices._pool.cache_info().hits > 0, "no threads were used"
     return found
 
 
@@ -126,3 +136,49 @@ def test_a_rank_with_one_sample(tmp_path: Path) -> None:
     """The whole batch has five: its loss, or a refusal on every rank; never one rank that waits for the other."""
     first, second = ranks.run("tests.losses.test_ranks:lone_sample", world=2, folder=tmp_path)
     assert first == second
+
+
+def refusals(rank: int, world: int) -> dict[str, Any]:
+    """Rank 1 has a batch that cannot work.  What each rank says, in how long; and the loss of a group of its own."""
+    z = torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(rank))
+    nan = z.clone()
+    nan[1, 2, 3] = torch.nan
+    wrong = {"nan": nan, "empty": z[:, :0], "integers": z.long(), "features": z[..., :5]}
+    found: dict[str, Any] = {}
+    for row in PLAIN_ROWS:
+        loss = row.build(gather=True, check_finite=True)
+        for name, bad in wrong.items():
+            start = time.monotonic()
+            try:
+                loss(bad if rank == 1 else z)
+            except (ValueError, TypeError, FloatingPointError) as error:
+                found[f"{row.name}, {name}"] = (type(error).__name__, str(error), time.monotonic() - start)
+    halves = [torch.distributed.new_group([0, 1]), torch.distributed.new_group([2, 3])]
+    for row in PLAIN_ROWS:
+        if not row.sliced:
+            loss = row.build(gather=True, group=halves[rank // 2])
+            leaf = z.double().requires_grad_()
+            copy.deepcopy(loss)(leaf).backward()
+            found[row.name] = leaf.grad
+    return found
+
+
+def test_what_one_rank_raises_all_raise(tmp_path: Path) -> None:
+    results = ranks.run("tests.losses.test_ranks:refusals", world=4, folder=tmp_path)
+    said = {"nan": "FloatingPointError", "empty": "ValueError", "integers": "TypeError", "features": "ValueError"}
+    for row in PLAIN_ROWS:
+        for name, kind in said.items():
+            for result in results:
+                error, text, seconds = result[f"{row.name}, {name}"]
+                assert error == kind
+                assert text == results[0][f"{row.name}, {name}"][1]
+                assert "rank 1" in text
+                assert seconds < 30, "a hang would last until the timeout"
+        if row.sliced:
+            continue
+        parts = [torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(r)).double() for r in range(4)]
+        for half in (0, 2):
+            z = torch.cat(parts[half : half + 2], dim=1).requires_grad_()
+            (want,) = torch.autograd.grad(torch.stack(list(row.oracle(z, 2, z).values())).sum(), z)
+            got = torch.cat([results[half][row.name], results[half + 1][row.name]], dim=1)
+            assert close(got, 2 * want), f"{row.name}: the gradient of a group of two, before DDP's average"

@@ -10,22 +10,22 @@ from torch import Tensor
 from reglet.losses import slices as module
 from reglet.losses.slices import Slices
 
-LIKE = torch.zeros((), dtype=torch.float64)
+
+def drawn(slices: Slices, d: int = 5, *, part: tuple[int, int] = (0, 1)) -> Tensor:
+    like = torch.zeros(1, d, dtype=torch.float64)
+    return torch.cat(list(slices.at(slices.step, like, part=part).chunks(slices.count)))
 
 
-def drawn(slices: Slices, d: int = 5, *, split: bool = False) -> Tensor:
-    return torch.cat(list(slices.chunks(d, like=LIKE, split=split, size=slices.count)))
-
-
-def on_rank(monkeypatch: pytest.MonkeyPatch, rank: int, world: int) -> None:
+def on_rank(monkeypatch: pytest.MonkeyPatch, rank: int) -> None:
     monkeypatch.setattr(module, "rank", lambda: rank)
-    monkeypatch.setattr(module, "world_size", lambda: world)
 
 
 @pytest.mark.parametrize("count", [1, 127, 128, 129, 400])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_count_and_length(count: int, dtype: torch.dtype) -> None:
-    w = torch.cat(list(Slices(count, shared=True).chunks(7, like=LIKE.to(dtype), split=False, size=count)))
+    found = Slices(count, shared=True).at(0, torch.zeros(1, 7, dtype=dtype))
+    assert found.count == count
+    w = torch.cat(list(found.chunks(count)))
     assert w.shape == (count, 7)
     assert w.dtype == dtype
     torch.testing.assert_close(w.norm(dim=1), torch.ones(count, dtype=dtype), rtol=4 * torch.finfo(dtype).eps, atol=0)
@@ -45,11 +45,11 @@ def test_a_prefix_of_more_is_fewer() -> None:
         assert torch.equal(drawn(Slices(count, shared=True, seed=3)), many[:count])
 
 
-def test_drawing_is_reproducible_and_advance_is_what_changes_it() -> None:
+def test_drawing_is_reproducible_and_the_next_step_is_what_changes_it() -> None:
     slices = Slices(200, shared=False, seed=5)
     first = drawn(slices)
     assert torch.equal(first, drawn(slices))
-    slices.advance()
+    slices.next(torch.zeros(1, 2, 5))
     second = drawn(slices)
     assert slices.step == 1
     assert not torch.isin(second, first).any()
@@ -66,7 +66,7 @@ def test_no_two_directions_of_a_run_are_equal() -> None:
     seen = []
     for _ in range(20):
         seen.append(drawn(slices, 3))
-        slices.advance()
+        slices.next(torch.zeros(1, 2, 3))
     every = torch.cat(seen)
     assert len(torch.unique(every, dim=0)) == len(every)
 
@@ -85,9 +85,9 @@ def test_shared_slices_are_split_into_a_partition(monkeypatch: pytest.MonkeyPatc
     whole = drawn(Slices(count, shared=True))
     parts = []
     for rank in range(world):
-        on_rank(monkeypatch, rank, world)
+        on_rank(monkeypatch, rank)
         assert torch.equal(drawn(Slices(count, shared=True)), whole), "unsplit, every rank has them all"
-        parts += list(Slices(count, shared=True).chunks(5, like=LIKE, split=True, size=count))
+        parts.append(drawn(Slices(count, shared=True), part=(rank, world)) if rank * 128 < count else torch.zeros(0, 5))
     together = torch.cat(parts)
     assert len(together) == count
     assert {tuple(w) for w in together.tolist()} == {tuple(w) for w in whole.tolist()}
@@ -98,16 +98,15 @@ def test_shared_slices_are_split_into_a_partition(monkeypatch: pytest.MonkeyPatc
 def test_threads_share_all_of_them_out_in_order(of: int, size: int) -> None:
     """Four blocks, the last of them short; of seven threads three have none."""
     slices = Slices(400, shared=False)
-    shares = (
-        [w.clone() for w in slices.chunks(5, like=LIKE, split=False, size=size, share=(i, of))] for i in range(of)
-    )
+    found = slices.at(0, torch.zeros(1, 5, dtype=torch.float64))
+    shares = ([w.clone() for w in found.chunks(size, i, of)] for i in range(of))
     assert torch.equal(torch.cat([w for chunks in shares for w in chunks]), drawn(slices))
 
 
 def test_own_slices_differ_between_ranks(monkeypatch: pytest.MonkeyPatch) -> None:
     every = []
     for rank in range(4):
-        on_rank(monkeypatch, rank, 4)
+        on_rank(monkeypatch, rank)
         torch.manual_seed(0)
         every.append(drawn(Slices(200, shared=False)))
     lines = torch.cat(every)
@@ -118,3 +117,20 @@ def test_own_slices_differ_between_ranks(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_at_least_one(count: int) -> None:
     with pytest.raises(ValueError, match=f"slices must be at least 1, got {count}"):
         Slices(count, shared=True)
+
+
+def test_every_direction_depends_on_all_64_bits_of_the_seed() -> None:
+    """The CPU's generator takes 32 bits of what it is given."""
+
+    def block(seed: int) -> Tensor:
+        found = torch.empty(128, 3)
+        module._fill(found, torch.Generator(), seed)
+        return found
+
+    first = block(0x123456789ABCDEF0)
+    assert torch.equal(first, block(0x123456789ABCDEF0))
+    for bit in (0, 31, 32, 47, 62, 63):
+        other = block(0x123456789ABCDEF0 ^ (1 << bit))
+        assert not (other == first).any(), f"bit {bit} changes nothing, or not all"
+    assert max(module._mix(5, step, 0) for step in range(64)) >= 1 << 63
+    assert abs(torch.cat([block(module._mix(seed)) for seed in range(100)]).double().var() - 2) < 0.05

@@ -1,12 +1,27 @@
-"""On the embeddings of views: complete objectives (XxxLoss) and view-free regularizers (Xxx)."""
+"""On the embeddings of views: complete objectives (XxxLoss) and view-free regularizers (Xxx).
+
+Their maths as functions: barlow_twins, ntxent, vicreg_regularizers, smi_alignment, smi_redundancy, sliced_wasserstein,
+visreg_center, visreg_scale, visreg_shape.
+"""
 
 from reglet.losses.barlow import BarlowTwinsLoss as BarlowTwinsLoss
+from reglet.losses.barlow import barlow_twins as barlow_twins
+from reglet.losses.invariance import WithInvariance as WithInvariance
 from reglet.losses.lejepa import LeJEPALoss as LeJEPALoss
 from reglet.losses.ntxent import NTXentLoss as NTXentLoss
+from reglet.losses.ntxent import ntxent as ntxent
 from reglet.losses.sigreg import SIGReg as SIGReg
+from reglet.losses.sigreg import epps_pulley as epps_pulley
 from reglet.losses.smi import SMILoss as SMILoss
+from reglet.losses.smi import smi_alignment as smi_alignment
+from reglet.losses.smi import smi_redundancy as smi_redundancy
 from reglet.losses.swd import SWD as SWD
 from reglet.losses.swd import SWDLoss as SWDLoss
+from reglet.losses.swd import sliced_wasserstein as sliced_wasserstein
 from reglet.losses.vicreg import VICRegLoss as VICRegLoss
+from reglet.losses.vicreg import vicreg_regularizers as vicreg_regularizers
 from reglet.losses.visreg import VISReg as VISReg
 from reglet.losses.visreg import VISRegLoss as VISRegLoss
+from reglet.losses.visreg import visreg_center as visreg_center
+from reglet.losses.visreg import visreg_scale as visreg_scale
+from reglet.losses.visreg import visreg_shape as visreg_shape

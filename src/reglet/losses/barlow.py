@@ -4,9 +4,9 @@
     L = sum_i (C_ii - 1)^2 + weight sum_{i != j} C_ij^2
 
 `variant="official"` is the paper and its code.  solo-learn multiplies the whole by 0.025; lightly's weight is 0.005.
-On several ranks the authors sum C in place, which leaves 1/W of the gradient; with `gather` ours is that of the whole
-batch, statistics included.  `variant="visreg"` is VISReg's comparison: unbiased std + 1e-6, neighbouring views only,
-and one view against itself where there is only one.  Beyond two views the loss is the mean over pairs.
+On several ranks the authors sum C in place, which leaves 1/W of the gradient; with `gather` ours is the loss of the
+whole batch, statistics included.  `variant="visreg"` is VISReg's comparison: unbiased std + 1e-6, neighbouring views
+only, and one view against itself where there is only one.  Beyond two views the loss is the mean over pairs.
 """
 
 from typing import Literal, get_args
@@ -15,8 +15,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reglet.losses.base import OnViews, pairs
-from reglet.losses.cross_moments import cross_moments, standardized_cross_moments
+from reglet.check import choice, positive
+from reglet.dist import Group, Ranks
+from reglet.losses.base import OnViews, pairs, separate
+from reglet.losses.cross_moments import Pairs, cross_moments
+from reglet.losses.shortcut import whole
+from reglet.schedules import Weight, checked_weight
 from reglet.types import Scalar, Terms
 
 Variant = Literal["official", "visreg"]
@@ -26,13 +30,19 @@ def barlow_twins(
     z0: Float[Tensor, "n d"], z1: Float[Tensor, "n d"], *, eps: float = 1e-5, variant: Variant = "official"
 ) -> tuple[Scalar, Scalar]:
     """sum_i (C_ii - 1)^2 and sum_{i != j} C_ij^2, unweighted."""
-    n = len(z0)
+    return _mean_over_pairs([z0, z1], [(0, 1)], Ranks((len(z0),)), eps, variant)
+
+
+def _mean_over_pairs(
+    views: list[Tensor], compared: Pairs, ranks: Ranks, eps: float, variant: Variant
+) -> tuple[Scalar, Scalar]:
+    n = ranks.samples
     if variant == "official":
-        diagonal, energy = standardized_cross_moments(z0, z1, eps=eps)
-    else:
-        a, b = _unbiased(z0), _unbiased(z1)
-        diagonal, energy = cross_moments(a.unsqueeze(0), b.unsqueeze(0))
-    return (diagonal / n - 1).square().sum(), energy / n**2
+        diagonal, energy = cross_moments(views, compared, ranks=ranks, eps=eps)
+    else:  # on several ranks, each does the whole of it
+        unbiased = [_unbiased(z) for z in whole(views, ranks)]
+        diagonal, energy = cross_moments(unbiased, compared, ranks=Ranks((n,)))
+    return (diagonal / n - 1).square().sum(dim=1).mean(), energy.mean() / n**2
 
 
 def _unbiased(z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
@@ -52,29 +62,25 @@ class BarlowTwinsLoss(OnViews):
     def __init__(
         self,
         *,
-        weight: float = 0.0051,
+        weight: Weight = 0.0051,
         eps: float = 1e-5,
         variant: Variant = "official",
         gather: bool = False,
+        group: Group = None,
         check_finite: bool = False,
     ) -> None:
-        super().__init__(gather=gather, check_finite=check_finite)
-        if variant not in get_args(Variant):
-            raise ValueError(f"variant must be one of {get_args(Variant)}, got {variant!r}")
-        self.weight, self.eps, self.variant = weight, eps, variant
+        super().__init__(gather=gather, group=group, check_finite=check_finite)
+        choice("variant", variant, get_args(Variant))
+        positive(eps=eps)
+        self.weight, self.eps, self.variant = checked_weight("weight", weight), eps, variant
 
-    def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        # The gradient of unbind is one stack; that of z[i] would be as large as all views together.
-        return self.compute_separate(list(z.unbind()), n_global)
-
-    def compute_separate(self, views: list[Float[Tensor, "n d"]], n_global: int) -> Terms:
-        v = len(views)
+    def compute_on_ranks(self, z: Tensor | list[Tensor], n_global: int, ranks: Ranks) -> Terms:
+        v, views = len(z), separate(z)
         if self.variant == "official":
             if v < 2:
                 raise ValueError("BarlowTwinsLoss compares views and needs at least 2, got 1")
             compared = list(pairs(v, n_global))
         else:
             compared = [(i, i + 1) for i in range(v - 1)] or [(0, 0)]
-        terms = [barlow_twins(views[i], views[j], eps=self.eps, variant=self.variant) for i, j in compared]
-        on, off = (torch.stack(every).mean() for every in zip(*terms, strict=True))
-        return {"invariance": on, "redundancy": self.weight * off}
+        on, off = _mean_over_pairs(views, compared, ranks, self.eps, self.variant)
+        return {"invariance": on, "redundancy": self.now("weight") * off}

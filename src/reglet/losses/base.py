@@ -1,27 +1,33 @@
-"""What every view loss does before its maths: views in any usual form -> checked float32, of the whole batch."""
+"""What every view loss does before its maths: views in any usual form -> checked, float32 at least, of all ranks."""
 
-from abc import ABC, abstractmethod
+import copy
 from collections.abc import Iterable, Iterator, Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from reglet.dist import gather
+from reglet.check import no_overflow
+from reglet.dist import Group, Ranks, agree, concat_over_ranks
+from reglet.precision import at_least_float32, no_autocast
+from reglet.schedules import Scheduled
 from reglet.types import Scalar, Terms, total
 
 Views = Tensor | Sequence[Tensor]
 
 
-class OnViews(nn.Module, ABC):
+class OnViews(Scheduled, nn.Module):
     """A loss on the embeddings of several views.  Calling it gives the scalar, `.terms` its weighted parts by name.
 
     Views come as `loss(z0, z1)`, as `loss(views)` with a (v, n, d) tensor or a list of (n, d) tensors, or as
     `loss(global_views=..., local_views=...)`; without local views, all views are global.
 
+    A loss says its maths in `compute`, for the whole batch; or in `compute_on_ranks`, where each rank does a part.
+
     gather: the loss of the whole batch over all ranks; its value and, under DDP's averaging, its parameter gradient
         equal those of one process.  Otherwise each rank has the loss of its own samples.
+    group: the process group whose samples are gathered; all ranks if not given.
     check_finite: raise, naming the view, when an embedding is NaN or infinite.  Costs a device synchronisation.
     """
 
@@ -29,30 +35,53 @@ class OnViews(nn.Module, ABC):
     least_samples: ClassVar[int] = 2
     least_features: ClassVar[int] = 1
 
-    def __init__(self, *, gather: bool = False, check_finite: bool = False) -> None:
+    def __init__(self, *, gather: bool = False, group: Group = None, check_finite: bool = False) -> None:
         super().__init__()
-        self.gather, self.check_finite = gather, check_finite
+        if group is not None and not gather:
+            raise ValueError("group says whose samples are gathered, and needs gather=True")
+        self.gather, self.group, self.check_finite = gather, group, check_finite
 
     def forward(self, *views: Views, global_views: Views | None = None, local_views: Views | None = None) -> Scalar:
         return total(self.terms(*views, global_views=global_views, local_views=local_views))
 
     def terms(self, *views: Views, global_views: Views | None = None, local_views: Views | None = None) -> Terms:
-        z, n_global = self._collect(views, global_views, local_views)
-        with torch.autocast(z[0].device.type, enabled=False):  # statistics of a batch want float32
-            if z[0].dtype in (torch.float16, torch.bfloat16):
-                z = z.float() if isinstance(z, Tensor) else [view.float() for view in z]
+        try:
+            z, n_global = self._collect(views, global_views, local_views)
+        except (ValueError, TypeError, FloatingPointError) as error:
             if self.gather:
-                z = gather(z if isinstance(z, Tensor) else torch.stack(z), dim=1)
-            self._require_least(z)  # of the gathered batch: a rank may hold one sample, and all ranks must agree
-            return self.compute(z, n_global) if isinstance(z, Tensor) else self.compute_separate(z, n_global)
+                agree(error, group=self.group)  # raises on every rank
+            raise
+        with no_autocast(z[0]):
+            z = _of_one_dtype(z)
+            ranks = self._ranks(z)
+            self._require_least(z, ranks)  # of the whole batch: a rank may hold one sample, and all ranks must agree
+            terms = self.compute_on_ranks(z, n_global, ranks)
+            if ranks.size == 1:  # of several, one alone must not raise
+                no_overflow(type(self).__name__, terms, *z)
+            return terms
 
-    @abstractmethod
+    def compute_on_ranks(self, z: Tensor | list[Tensor], n_global: int, ranks: Ranks) -> Terms:
+        """The terms of the whole batch, of which `z` is this rank's part; the same on every rank."""
+        stacked = z if isinstance(z, Tensor) else torch.stack(z)
+        return self.compute(concat_over_ranks(stacked, 1, ranks=ranks), n_global)
+
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        """The maths.  The first `n_global` views are global, the others local."""
+        """The maths, for the whole batch.  The first `n_global` views are global, the others local."""
+        raise NotImplementedError(f"{type(self).__name__} has neither compute nor compute_on_ranks")
 
-    def compute_separate(self, views: list[Float[Tensor, "n d"]], n_global: int) -> Terms:
-        """The same, where views came one by one: a loss that takes them so need not copy them together."""
-        return self.compute(torch.stack(views), n_global)
+    def __deepcopy__(self, memo: dict[int, Any]) -> "OnViews":
+        """A copy speaks to the same processes: a process group cannot be copied."""
+        memo[id(self.group)] = self.group
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__dict__.update(copy.deepcopy(self.__dict__, memo))
+        return copied
+
+    def _ranks(self, z: Tensor | list[Tensor]) -> Ranks:
+        if not self.gather:
+            return Ranks((z[0].shape[0],))
+        shape = (len(z), *z[0].shape)
+        return agree(z[0].expand(shape), dim=1, group=self.group)
 
     def _collect(
         self, views: tuple[Views, ...], global_views: Views | None, local_views: Views | None
@@ -73,8 +102,9 @@ class OnViews(nn.Module, ABC):
             require_finite(z)
         return z, n_global
 
-    def _require_least(self, z: Tensor | list[Tensor]) -> None:
-        least, shape = (self.least_views, self.least_samples, self.least_features), (len(z), *z[0].shape)
+    def _require_least(self, z: Tensor | list[Tensor], ranks: Ranks) -> None:
+        least = (self.least_views, self.least_samples, self.least_features)
+        shape = (len(z), ranks.samples, z[0].shape[1])
         if any(got < wanted for got, wanted in zip(shape, least, strict=True)):
             raise ValueError(f"{type(self).__name__} needs (views, samples, features) of at least {least}, got {shape}")
 
@@ -93,9 +123,25 @@ def checked(name: str, *views: Views) -> Tensor | list[Tensor]:
         every.append(z)
         if z.shape != every[0].shape:
             raise ValueError(f"{name}: view 0 has shape {tuple(every[0].shape)} and view {i} {tuple(z.shape)}")
+        if z.device != every[0].device:
+            raise ValueError(f"{name}: view 0 is on {every[0].device} and view {i} on {z.device}")
     if not every or every[0].numel() == 0:
         raise ValueError(f"{name} got an empty tensor or no views at all")
     return every[0] if every[0].ndim == 3 else every
+
+
+def separate(z: Tensor | list[Tensor]) -> list[Tensor]:
+    """One (n, d) tensor a view.  By unbind, whose gradient is one stack; that of z[i] is as large as all views."""
+    return list(z.unbind()) if isinstance(z, Tensor) else z
+
+
+def _of_one_dtype(z: Tensor | list[Tensor]) -> Tensor | list[Tensor]:
+    """float32 at least; and the widest of them where views differ."""
+    if isinstance(z, Tensor):
+        return at_least_float32(z)
+    wide = [at_least_float32(view) for view in z]
+    widest = torch.float64 if any(view.dtype == torch.float64 for view in wide) else wide[0].dtype
+    return [view.to(widest) for view in wide]
 
 
 def require_finite(z: Iterable[Float[Tensor, "n d"]]) -> None:

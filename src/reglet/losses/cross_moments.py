@@ -1,141 +1,231 @@
 """Diagonal and off-diagonal energy of A^T B: all that VICReg and Barlow Twins want of it, by the cheaper exact way.
 
+A and B are two views, centred over the samples and, for Barlow Twins, divided by sqrt(variance + eps).
+
     c_j = (A^T B)_jj,      e = sum_{i != j} (A^T B)_ij^2
 
     direct   C = A^T B,  |C|^2 without its diagonal             O(n d^2), and a d x d matrix
-    Gram     |A^T B|_F^2 = <A A^T, B B^T>,  minus |c|^2         O(n^2 d), and n x n matrices
+    Gram     |A^T B|_F^2 = <A A^T, B B^T>,  minus |c|^2         O(n^2 d), and an n x n matrix a view
 
-The Gram form subtracts two large numbers.  With rank at most n, at least a share 1 - n/d of the energy lies off the
-diagonal when the columns are of one size, so for 2n <= d float32 keeps its digits.  When some column dominates, the
-share can still vanish; then the same sums are taken in float64.
+The Gram form subtracts two large numbers.  With rank at most n, at least the fraction 1 - n/d of the energy lies off
+the diagonal when the columns are of one size, so for 2n <= d float32 keeps its digits.  When some column dominates,
+that fraction can still vanish; then the CPU takes the same sums in float64.  Other devices do not: to look at the
+fraction would be to wait for them.
+
+The gradient is written by hand, because it shares its products: one for each view where autograd takes two for each
+pair, and no pass of its own for batch norm.  On several ranks each takes the products of its own samples.
 """
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reglet.losses.fused import once
-from reglet.types import Scalar
+from reglet.dist import Ranks
+from reglet.losses.product import product
+from reglet.losses.shortcut import plain, whole
+from reglet.precision import no_autocast
 
-SAFE_SHARE = 1e-2  # of the energy off the diagonal: float32 then leaves five digits
+SAFE_FRACTION = 1e-2  # of the energy off the diagonal: float32 then leaves five digits
+Pairs = Sequence[tuple[int, int]]
 
 
-@torch.compiler.disable
 def cross_moments(
-    a: Float[Tensor, "v n d"], b: Float[Tensor, "v n d"] | None = None
-) -> tuple[Float[Tensor, "v d"], Scalar]:
-    """c for every view (or pair of views), and e summed over them.  B = A where none is given.  Differentiable once."""
-    return _CrossMoments.apply(a, b)
+    views: Sequence[Float[Tensor, "n d"]], pairs: Pairs, *, ranks: Ranks, eps: float | None = None
+) -> tuple[Float[Tensor, "p d"], Float[Tensor, " p"]]:
+    """c and e of each pair of views, for the batch that `ranks` hold together.  eps: standardize as batch norm does."""
+    if not plain(*views):
+        return cross_moments_formula(whole(views, ranks), pairs, eps=eps)
+    c, e = _CrossMoments.apply(pairs, eps, ranks, *views)
+    return c, e
 
 
-@torch.compiler.disable
-def standardized_cross_moments(
-    z0: Float[Tensor, "n d"], z1: Float[Tensor, "n d"], *, eps: float
-) -> tuple[Float[Tensor, " d"], Scalar]:
-    """c and e of the batch-normalised z0 and z1 (biased variance, eps inside the root).  Differentiable once."""
-    return _Standardized.apply(z0, z1, eps)
+def cross_moments_formula(
+    views: Sequence[Float[Tensor, "n d"]], pairs: Pairs, *, eps: float | None = None
+) -> tuple[Float[Tensor, "p d"], Float[Tensor, " p"]]:
+    """The same in ordinary torch."""
+    z = [view - view.mean(dim=0) for view in views]
+    if eps is not None:
+        z = [zc / (zc.square().mean(dim=0) + eps).sqrt() for zc in z]
+    n, d = z[0].shape
+    c = torch.stack([(z[i] * z[j]).sum(dim=0) for i, j in pairs])
+    if 2 * n > d:
+        diagonal = torch.eye(d, dtype=torch.bool, device=c.device)
+        e = [product(z[i].T, z[j]).masked_fill(diagonal, 0).square().sum() for i, j in pairs]
+        return c, torch.stack(e)
+    G = [product(one, one.T) for one in z]
+    energy = torch.stack([(G[i] * G[j]).sum() for i, j in pairs])
+    return c, (energy - c.square().sum(dim=1)).clamp_min(0)
+
+
+class _Columns(NamedTuple):
+    """A view, centred over all ranks and divided by its deviation where that is wanted."""
+
+    own: Float[Tensor, "n d"]
+    scale: Float[Tensor, " d"] | None  # 1 / sqrt(variance + eps)
 
 
 class _CrossMoments(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor | None) -> tuple[Tensor, Tensor]:
-        ctx.own = b is None
-        b = a if b is None else b
-        every = [_moments(one, one if ctx.own else other) for one, other in zip(a, b, strict=True)]
-        ctx.save_for_backward(a, b, *(t for _, _, kept in every for t in kept))
-        return torch.stack([c for c, _, _ in every]), torch.stack([e for _, e, _ in every]).sum()
+    def forward(ctx: Any, pairs: Pairs, eps: float | None, ranks: Ranks, *views: Tensor) -> tuple[Tensor, Tensor]:
+        columns = _columns(views, eps, ranks)
+        own = [one.own for one in columns]
+        ctx.pairs, ctx.eps, ctx.ranks, ctx.scale = pairs, eps, ranks, [one.scale for one in columns]
+        ctx.direct = 2 * ranks.samples > own[0].shape[1]
+        moments = _direct if ctx.direct else _gram
+        c, e, matrices, everyone = moments(own, pairs, ranks)
+        ctx.sizes = len(views), len(matrices)
+        ctx.save_for_backward(*views, *own, *everyone, *matrices, c)
+        return c.to(own[0].dtype), e.to(own[0].dtype)
 
     @staticmethod
-    def backward(ctx: Any, dc: Tensor, de: Tensor) -> tuple[Tensor, Tensor | None]:
-        a, b, *kept = ctx.saved_tensors
-        with torch.no_grad(), torch.autocast(a.device.type, enabled=False):
-            size = len(kept) // len(a)
-            parts = [kept[i * size : (i + 1) * size] for i in range(len(a))]
-            da = torch.stack([_gradient(b[i], a[i], parts[i], dc[i], de) for i in range(len(a))])
-            if ctx.own:
-                da *= 2
+    def backward(ctx: Any, dc: Tensor, de: Tensor) -> tuple[Any, ...]:
+        v, count = ctx.sizes
+        *saved, c = ctx.saved_tensors
+        views, own, everyone, matrices = saved[:v], saved[v : 2 * v], saved[2 * v : -count], saved[-count:]
+        if torch.is_grad_enabled():  # create_graph=True: a second derivative may follow
+            return None, None, None, *_by_formula(ctx, views, dc, de)
+        with no_autocast(own[0]):
+            dc, de = dc * ctx.ranks.size, de * ctx.ranks.size
+            if ctx.direct:
+                grads = _direct_gradient(own, ctx.scale, matrices, c, dc, de, ctx.pairs, ctx.ranks)
             else:
-                db = torch.stack([_gradient(a[i], b[i], _swapped(parts[i]), dc[i], de) for i in range(len(a))])
-        return once(da, a, b), None if ctx.own else once(db, a, b)
+                grads = _gram_gradient(own, everyone or own, ctx.scale, matrices, c, dc, de, ctx.pairs, ctx.ranks)
+        return None, None, None, *grads
 
 
-class _Standardized(torch.autograd.Function):
-    """Batch norm goes into the gradient of the moments.
+def _by_formula(ctx: Any, views: Sequence[Tensor], dc: Tensor, de: Tensor) -> list[Tensor | None]:
+    needed = ctx.needs_input_grad[3:]
+    with no_autocast(dc):
+        out = cross_moments_formula(whole(views, ctx.ranks), ctx.pairs, eps=ctx.eps)
+        wanted = [z for z, asked in zip(views, needed, strict=True) if asked]
+        grads = iter(torch.autograd.grad(out, wanted, (dc, de), create_graph=True))
+    return [next(grads) if asked else None for asked in needed]
 
-    With a = (z - mean) s, batch norm's gradient is s (da - mean(da) - a mean(da a)).  Here mean(da) = 0, because da is
-    a combination of centred columns; and n mean(da a) is known from C where there is a C.
+
+def _columns(views: Sequence[Tensor], eps: float | None, ranks: Ranks) -> list[_Columns]:
+    n = ranks.samples
+    if ranks.size == 1:
+        means = [z.mean(dim=0) for z in views]
+    else:
+        means = list(ranks.sum(torch.stack([z.sum(dim=0) for z in views])) / n)
+    centred = [z - mean for z, mean in zip(views, means, strict=True)]
+    if eps is None:
+        return [_Columns(zc, None) for zc in centred]
+    squares = ranks.sum(torch.stack([torch.linalg.vector_norm(zc, dim=0).square() for zc in centred]))
+    scale = (squares / n + eps).rsqrt()
+    if scale.device.type == "cpu" and scale.dtype == torch.float32 and not bool((scale > 0).all()):
+        wide = _columns([z.double() for z in views], eps, ranks)  # squares beyond float32
+        return [_Columns(one.own.float(), one.scale.float()) for one in wide if one.scale is not None]
+    return [_Columns(zc.mul_(s), s) for zc, s in zip(centred, scale, strict=True)]
+
+
+def _direct(
+    own: Sequence[Tensor], pairs: Pairs, ranks: Ranks
+) -> tuple[Tensor, Tensor, Sequence[Tensor], Sequence[Tensor]]:
+    """c, e, and for the gradient C without its diagonal."""
+    C = [own[i].T @ own[j] for i, j in pairs]
+    if ranks.size > 1:
+        C = list(ranks.sum(torch.stack(C)))
+    c = torch.stack([one.diagonal() for one in C])
+    for one in C:
+        one.fill_diagonal_(0)
+    return c, torch.stack([torch.dot(one.view(-1), one.view(-1)) for one in C]), C, ()
+
+
+def _direct_gradient(
+    own: Sequence[Tensor],
+    scale: Sequence[Tensor | None],
+    C: Sequence[Tensor],
+    c: Tensor,
+    dc: Tensor,
+    de: Tensor,
+    pairs: Pairs,
+    ranks: Ranks,
+) -> list[Tensor]:
+    """dA = B (2 de C + diag dc)^T; and the gradient of batch norm from it, s (dA - A mean(dA A)).
+
+    mean(dA) is 0, because dA is a combination of centred columns.  n mean(dA A) is known from C.
     """
+    grads: list[Tensor | None] = [None] * len(own)
 
-    @staticmethod
-    def forward(ctx: Any, z0: Tensor, z1: Tensor, eps: float) -> tuple[Tensor, Tensor]:
-        a, _, s = torch.native_batch_norm(z0, None, None, None, None, True, 0.0, eps)
-        b, _, t = torch.native_batch_norm(z1, None, None, None, None, True, 0.0, eps)
-        c, e, kept = _moments(a, b)
-        ctx.save_for_backward(z0, z1, a, b, s, t, *kept)
-        return c, e
+    def add(to: int, other: int, C: Tensor, dc: Tensor, twice_de: Tensor, c: Tensor) -> None:
+        s = scale[to]
+        E = C * twice_de if s is None else C * (twice_de * s)[:, None]
+        E.diagonal().copy_(dc if s is None else dc * s)
+        before = grads[to]
+        grad = own[other] @ E.T if before is None else before.addmm_(own[other], E.T)
+        if s is not None:
+            along = (twice_de * torch.linalg.vecdot(C, C) + dc * c) * s
+            grad.addcmul_(own[to], along, value=-1 / ranks.samples)
+        grads[to] = grad
 
-    @staticmethod
-    def backward(ctx: Any, dc: Tensor, de: Tensor) -> tuple[Tensor, Tensor, None]:
-        z0, z1, a, b, s, t, *kept = ctx.saved_tensors
-        with torch.no_grad(), torch.autocast(a.device.type, enabled=False):
-            d0 = _gradient(b, a, kept, dc, de, scale=s)
-            d1 = _gradient(a, b, _swapped(kept), dc, de, scale=t)
-        return once(d0, z0, z1), once(d1, z0, z1), None
-
-
-def _moments(a: Float[Tensor, "n d"], b: Float[Tensor, "n d"]) -> tuple[Tensor, Tensor, tuple[Tensor, ...]]:
-    """c, e, and what the gradient needs: C without its diagonal, and c; or the two Gram matrices, and c."""
-    n, d = a.shape
-    if 2 * n > d:
-        C = a.T @ b
-        c = C.diagonal().clone()
-        C.diagonal().zero_()
-        flat = C.view(-1)
-        return c, torch.dot(flat, flat), (C, c)
-    G, H, c, energy, share = _gram(a, b)
-    if a.dtype != torch.float64 and bool(share < SAFE_SHARE):
-        exact = a.double()
-        G, H, c, energy, _ = _gram(exact, exact if b is a else b.double())
-    return c.to(a.dtype), energy.to(a.dtype), (G, H, c)
+    for p, (i, j) in enumerate(pairs):
+        if i == j:  # C is symmetric: both sides in one product
+            add(i, i, C[p], 2 * dc[p], 4 * de[p], c[p])
+            continue
+        add(i, j, C[p], dc[p], 2 * de[p], c[p])
+        add(j, i, C[p].T, dc[p], 2 * de[p], c[p])
+    return [torch.zeros_like(z) if grad is None else grad for z, grad in zip(own, grads, strict=True)]
 
 
-def _gram(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-    """A A^T, B B^T, c, e, and the share of e in |A^T B|^2."""
-    G = a @ a.T
-    H = G if b is a else b @ b.T
-    c = (a * b).sum(dim=0)
-    whole = (G * H).sum(dtype=torch.float64)
-    off = (whole - c.square().sum(dtype=torch.float64)).clamp_min(0)
-    return G, H, c, off, torch.where(whole > 0, off / whole, 1)
+def _gram(
+    own: Sequence[Tensor], pairs: Pairs, ranks: Ranks
+) -> tuple[Tensor, Tensor, Sequence[Tensor], Sequence[Tensor]]:
+    """c, e, and for the gradient this rank's rows of A A^T of every view; and on several ranks the whole views."""
+    every = list(ranks.concat(torch.stack(list(own)), dim=1)) if ranks.size > 1 else list(own)
+    G, c, energy, off = _gram_sums(own, every, pairs, ranks)
+    unsafe = own[0].device.type == "cpu" and own[0].dtype != torch.float64
+    if unsafe and bool((off < SAFE_FRACTION * energy).any()):
+        wide, wide_own = [z.double() for z in every], [z.double() for z in own]
+        G, c, energy, off = _gram_sums(wide_own, wide, pairs, ranks)
+    return c, off, G, every if ranks.size > 1 else ()
 
 
-def _gradient(
-    b: Tensor, a: Tensor, kept: Any, dc: Tensor, de: Tensor, *, scale: Tensor | None = None
-) -> Float[Tensor, "n d"]:
-    """Of dc . c + de e with respect to a; with `scale`, to the z whose batch norm is a = (z - mean) scale."""
-    n = len(a)
-    if len(kept) == 2:  # B (2 de C + diag dc)^T, where C has no diagonal
-        C, c = kept
-        s = torch.ones_like(c) if scale is None else scale
-        E = C * (2 * de * s)[:, None]
-        E.diagonal().copy_(dc * s)
-        if scale is None:
-            return b @ E.T
-        along = 2 * de * torch.linalg.vecdot(C, C) + dc * c  # n mean(da a)
-        return (b @ E.T).addcmul_(a, along * scale, value=-1 / n)
-    G, H, c = kept  # 2 de (B B^T A - B diag c) + B diag dc
-    wide_a, wide_b = a.to(G.dtype), b.to(G.dtype)
-    da = ((2 * de * H) @ wide_a).addcmul_(wide_b, dc - 2 * de * c)
-    if scale is not None:
-        along = (da * wide_a).mean(dim=0)
-        da = da.addcmul_(wide_a, along, value=-1).mul_(scale)
-    return da.to(a.dtype)
+def _gram_sums(
+    own: Sequence[Tensor], every: Sequence[Tensor], pairs: Pairs, ranks: Ranks
+) -> tuple[list[Tensor], Tensor, Tensor, Tensor]:
+    """Rows of A A^T, c, |A^T B|^2, and e."""
+    widest = torch.float64 if own[0].device.type == "cpu" else own[0].dtype
+    G = [mine @ z.T for mine, z in zip(own, every, strict=True)]
+    c = torch.stack([torch.linalg.vecdot(every[i], every[j], dim=0) for i, j in pairs])
+    energy = ranks.sum(torch.stack([(G[i] * G[j]).sum(dtype=widest) for i, j in pairs]))
+    return G, c, energy, (energy - c.square().sum(dim=1, dtype=widest)).clamp_min(0)
 
 
-def _swapped(kept: Any) -> tuple[Tensor, ...]:
-    """What the gradient with respect to b needs."""
-    if len(kept) == 2:
-        return kept[0].T, kept[1]
-    return kept[1], kept[0], kept[2]
+def _gram_gradient(
+    own: Sequence[Tensor],
+    every: Sequence[Tensor],
+    scale: Sequence[Tensor | None],
+    G: Sequence[Tensor],
+    c: Tensor,
+    dc: Tensor,
+    de: Tensor,
+    pairs: Pairs,
+    ranks: Ranks,
+) -> list[Tensor]:
+    """dA = 2 de (B B^T A - B diag c) + B diag dc; and the gradient of batch norm from it, as above."""
+    kind = G[0].dtype
+    mixed: list[Tensor | None] = [None] * len(own)  # of each view: the sum over its partners of 2 de B B^T
+    for p, (i, j) in enumerate(pairs):
+        for to, other in ((i, j), (j, i)):
+            before = mixed[to]
+            mixed[to] = G[other] * (2 * de[p]) if before is None else before.add_(G[other] * (2 * de[p]))
+    grads = []
+    for to, M in enumerate(mixed):
+        if M is None:
+            grads.append(torch.zeros_like(own[to]))
+            continue
+        grad = M @ every[to].to(kind)
+        for p, (i, j) in enumerate(pairs):
+            for me, other in ((i, j), (j, i)):
+                if me == to:
+                    grad.addcmul_(own[other].to(kind), dc[p] - 2 * de[p] * c[p])
+        s, mine = scale[to], own[to].to(kind)
+        if s is not None:
+            along = ranks.sum(torch.linalg.vecdot(grad, mine, dim=0)) / ranks.samples
+            grad = grad.addcmul_(mine, along, value=-1).mul_(s)
+        grads.append(grad.to(own[to].dtype))
+    return grads

@@ -1,9 +1,4 @@
-"""A scalar whose gradient is computed together with it.
-
-A loss over K slices needs every slice twice, once for its value and once for its gradient.  Autograd keeps them all in
-between; but the gradient of a scalar is known as soon as the scalar is, so both are computed slice-chunk by slice-chunk
-and only a tensor of the input's own size is kept.
-"""
+"""A scalar by a kernel that computes its gradient together with its value, or by the plain formula."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,49 +6,30 @@ from typing import Any
 import torch
 from torch import Tensor
 
-Kernel = Callable[..., tuple[Tensor, tuple[Tensor, ...]]]  # (*tensors) -> value, its gradient for each of them
+from reglet.losses.shortcut import plain
+
+Formula = Callable[[Tensor], Tensor]
+Kernel = Callable[[Tensor], tuple[Tensor, Tensor]]  # z -> value, gradient
 
 
-@torch.compiler.disable
-def fused(kernel: Kernel, *tensors: Tensor) -> Tensor:
-    """`kernel(*tensors)[0]`, differentiable once, in reverse and in forward mode."""
-    out: Tensor = _Fused.apply(kernel, *tensors)
+def fused(formula: Formula, kernel: Kernel, z: Tensor) -> Tensor:
+    if not plain(z):
+        return formula(z)
+    out: Tensor = _Fused.apply(formula, kernel, z)
     return out
 
 
 class _Fused(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, kernel: Kernel, *tensors: Tensor) -> Tensor:
-        value, grads = kernel(*tensors)
-        ctx.save_for_backward(*grads, *tensors)
-        ctx.save_for_forward(*grads)
+    def forward(ctx: Any, formula: Formula, kernel: Kernel, z: Tensor) -> Tensor:
+        value, grad = kernel(z.detach())
+        ctx.formula = formula
+        ctx.save_for_backward(z, grad)
         return value
 
     @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor | None, ...]:
-        half = len(ctx.saved_tensors) // 2
-        grads, tensors = ctx.saved_tensors[:half], ctx.saved_tensors[half:]
-        return None, *(once(g * grad, *tensors) for grad in grads)
-
-    @staticmethod
-    def jvp(ctx: Any, _: None, *tangents: Tensor | None) -> Tensor:
-        parts = [(grad * t).sum() for grad, t in zip(ctx.saved_tensors, tangents, strict=False) if t is not None]
-        return torch.stack(parts).sum()
-
-
-def once(grad: Tensor, *tensors: Tensor) -> Tensor:
-    """`grad`, a gradient for `tensors`, which refuses to be differentiated again where it would pass for a constant."""
-    return _Once.apply(grad, *tensors) if torch.is_grad_enabled() else grad  # enabled: create_graph=True
-
-
-class _Once(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, grad: Tensor, *tensors: Tensor) -> Tensor:
-        return grad.view_as(grad)
-
-    @staticmethod
-    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, ...]:
-        raise RuntimeError(
-            "this loss computes its gradient together with its value and has no second derivative. "
-            "For a gradient penalty, use the plain formula in tests/losses/oracles.py."
-        )
+    def backward(ctx: Any, g: Tensor) -> tuple[None, None, Tensor]:
+        z, grad = ctx.saved_tensors  # once: checkpointing unpacks a tensor only once
+        if torch.is_grad_enabled():  # create_graph=True: a second derivative may follow
+            (grad,) = torch.autograd.grad(ctx.formula(z), z, create_graph=True)
+        return None, None, g * grad

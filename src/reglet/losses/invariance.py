@@ -1,37 +1,78 @@
 """Views of one sample, together: the half of VISReg, SWD and LeJEPA that is not the regularizer."""
 
+import inspect
+from collections.abc import Callable
+from typing import TypeVar, cast
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet.losses.base import OnViews
 from reglet.losses.fused import fused
+from reglet.losses.slices import Slices
+from reglet.schedules import Weight
 from reglet.types import Scalar, Terms
 
+Init = TypeVar("Init", bound=Callable[..., None])
 
-def to_center(z: Float[Tensor, "v n d"], n_global: int) -> Scalar:
+
+def invariance(z: Float[Tensor, "v n d"], n_global: int) -> Scalar:
     """L_inv = mean_{v,i,j} (z_vij - mean_{g global} z_gij)^2.
 
     Every view, global or local, to the centre of the global ones.  The gradient flows through the centre, and the mean
     is over v, n and d, as in VISReg's code (its paper sums over d).
     """
 
-    def kernel(z: Tensor) -> tuple[Tensor, tuple[Tensor]]:
+    def formula(z: Tensor) -> Tensor:
+        return (z - z[:n_global].mean(dim=0)).square().mean()
+
+    def kernel(z: Tensor) -> tuple[Tensor, Tensor]:
         gap = z - z[:n_global].mean(dim=0)
         flat = gap.reshape(-1)
         value = torch.dot(flat, flat) / z.numel()
         if n_global < len(z):  # otherwise the gaps of all views add up to 0, and nothing flows through the centre
             gap[:n_global] -= gap.sum(dim=0) / n_global
-        return value, (gap.mul_(2 / z.numel()),)
+        return value, gap.mul_(2 / z.numel())
 
-    return fused(kernel, z)
-
-
-def balanced(lam: float, regularizer: Terms, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-    """L = lam L_reg + (1 - lam) L_inv."""
-    return {name: lam * term for name, term in regularizer.items()} | {"invariance": (1 - lam) * to_center(z, n_global)}
+    return fused(formula, kernel, z)
 
 
-def fraction(lam: float) -> float:
+class WithInvariance(OnViews):
+    """L = lam * regularizer + (1 - lam) * invariance.  lam may be a schedule.
+
+    >>> from reglet import SIGReg
+    >>> list(WithInvariance(SIGReg(slices=64), lam=0.5).terms(torch.randn(2, 32, 8)))
+    ['sigreg', 'invariance']
+    """
+
+    def __init__(self, regularizer: OnViews, *, lam: Weight) -> None:
+        super().__init__(gather=regularizer.gather, group=regularizer.group, check_finite=regularizer.check_finite)
+        self.regularizer, self.lam = regularizer, lam if callable(lam) else _fraction(lam)
+
+    @property
+    def slices(self) -> Slices:
+        return cast(Slices, self.regularizer.slices)
+
+    def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
+        lam = _fraction(self.now("lam"))
+        weighted = {name: lam * term for name, term in self.regularizer.compute(z, n_global).items()}
+        return {**weighted, "invariance": (1 - lam) * invariance(z, n_global)}
+
+
+def _fraction(lam: float) -> float:
     if not 0 <= lam <= 1:
         raise ValueError(f"lam weighs regularizer against invariance and must lie in [0, 1], got {lam}")
     return lam
+
+
+def takes_arguments_of(regularizer: type) -> Callable[[Init], Init]:
+    """For an `__init__(self, *, lam, **regularizer)`: help and command line show the regularizer's arguments too."""
+
+    def shown(init: Init) -> Init:
+        own = [p for p in inspect.signature(init).parameters.values() if p.kind is not p.VAR_KEYWORD]
+        others = inspect.signature(regularizer).parameters.values()
+        init.__signature__ = inspect.Signature([*own, *others])  # type: ignore[attr-defined]
+        return init
+
+    return shown

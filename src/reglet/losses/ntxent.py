@@ -2,23 +2,31 @@
 
     l(i, j) = -log exp(sim(z_i, z_j)/tau) / sum_{k != i} exp(sim(z_i, z_k)/tau),      L = mean over the 2n rows
 
-Beyond two views, the mean over pairs of views of the two-view loss (solo-learn sums all positives inside the log, which
-is another loss).
+Beyond two views, L is the mean over pairs of views of the two-view loss.  (solo-learn sums all positives inside the
+log, which is another loss.)
 """
+
+from functools import partial
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from reglet.losses.base import OnViews, pairs
+from reglet.check import positive
+from reglet.dist import Group, Ranks
+from reglet.losses.base import OnViews, pairs, separate
+from reglet.losses.ntxent_kernel import LEAST_TEMPERATURE, ntxent_kernel
 from reglet.losses.product import product
+from reglet.losses.shortcut import shortcut
 from reglet.types import Scalar, Terms
 
 
 def ntxent(z0: Float[Tensor, "n d"], z1: Float[Tensor, "n d"], *, temperature: float = 0.5) -> Scalar:
-    """mean_i log(1 + sum_{k != i,j} exp(s_ik - s_ij)): eq. 1, in a form whose gradient keeps its digits when the
-    positive wins by far; that of a cross-entropy is p_j - 1, which float32 rounds to nothing there.
+    """mean_i log(1 + sum_{k != i,j} exp(s_ik - s_ij)), which is eq. 1.
+
+    This form keeps the digits of its gradient when the positive wins by far.  The gradient of a cross-entropy is
+    p_j - 1, which float32 rounds to 0 there.
     """
     n = len(z0)
     rows = F.normalize(torch.cat([z0, z1]), dim=1, eps=1e-8)
@@ -37,13 +45,21 @@ class NTXentLoss(OnViews):
     2.7081
     """
 
-    def __init__(self, *, temperature: float = 0.5, gather: bool = False, check_finite: bool = False) -> None:
-        super().__init__(gather=gather, check_finite=check_finite)
-        if temperature <= 0:
-            raise ValueError(f"temperature must be positive, got {temperature}")
+    def __init__(
+        self, *, temperature: float = 0.5, gather: bool = False, group: Group = None, check_finite: bool = False
+    ) -> None:
+        super().__init__(gather=gather, group=group, check_finite=check_finite)
+        positive(temperature=temperature)
         self.temperature = temperature
 
-    def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        views = z.unbind()
-        losses = [ntxent(views[i], views[j], temperature=self.temperature) for i, j in pairs(len(z), n_global)]
-        return {"contrast": torch.stack(losses).mean()}
+    def compute_on_ranks(self, z: Tensor | list[Tensor], n_global: int, ranks: Ranks) -> Terms:
+        views = separate(z)
+        compared = list(pairs(len(views), n_global))
+
+        def formula(*views: Tensor) -> Tensor:
+            losses = [ntxent(views[i], views[j], temperature=self.temperature) for i, j in compared]
+            return torch.stack(losses).mean()
+
+        kernel = partial(ntxent_kernel, compared=compared, temperature=self.temperature)
+        fast = self.temperature >= LEAST_TEMPERATURE
+        return {"contrast": shortcut(formula, kernel if fast else None, *views, ranks=ranks)}

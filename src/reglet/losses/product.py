@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet.precision import no_autocast
+
 
 def product(a: Float[Tensor, "n d"], b: Float[Tensor, "d m"]) -> Float[Tensor, "n m"]:
     out: Tensor = _Product.apply(a, b)
@@ -17,22 +19,27 @@ def product(a: Float[Tensor, "n d"], b: Float[Tensor, "d m"]) -> Float[Tensor, "
 
 
 class _Product(torch.autograd.Function):
+    generate_vmap_rule = True
+
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor) -> Tensor:
-        ctx.save_for_backward(a, b)
-        ctx.save_for_forward(a, b)
+    def forward(a: Tensor, b: Tensor) -> Tensor:
         return a @ b
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
         a, b = ctx.saved_tensors
-        with torch.autocast(g.device.type, enabled=False):
+        with no_autocast(g):
             return product(g, b.T), product(a.T, g)
 
     @staticmethod
     def jvp(ctx: Any, da: Tensor | None, db: Tensor | None) -> Tensor:
         a, b = ctx.saved_tensors
-        with torch.autocast(a.device.type, enabled=False):
+        with no_autocast(a):
             left = 0 if da is None else da @ b
             right = 0 if db is None else a @ db
             return torch.as_tensor(left + right)

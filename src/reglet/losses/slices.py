@@ -1,24 +1,54 @@
 """Random directions on the unit sphere, drawn by the loss itself.
 
-Directions come from no global generator: block b of step s is a function of (seed, s, b) and, unless the slices are
+Directions come from no global generator.  Block b of step s is a function of (seed, s, b) and, unless the slices are
 shared, of the rank.  So a global `manual_seed` cannot make ranks draw the same slices unnoticed, a resumed run goes on
 with the slices that it would have had, and the number drawn at a time changes nothing.
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from reglet.dist import rank, world_size
-from reglet.threads import memory
+from reglet.dist import rank
 
-BLOCK = 128  # directions seeded together: the grain at which ranks split shared slices, and threads all
+BLOCK = 128  # directions that are seeded together; ranks and threads share the slices out in whole blocks
+EVALUATION = -1  # the step whose slices a loss in eval mode uses
+REMEMBERED = 256  # checkpointed calls that may wait for their backward pass at the same time
+
+
+@runtime_checkable
+class Directions(Protocol):
+    """Unit vectors, which a loss asks for a chunk at a time."""
+
+    @property
+    def count(self) -> int: ...
+
+    def chunks(self, size: int, own: int = 0, of: int = 1) -> Iterator[Float[Tensor, "k d"]]:
+        """Part `own` of `of` of the directions, about `size` at a time.  A chunk holds until the next is asked for."""
+        ...
+
+
+@dataclass(frozen=True)
+class Given:
+    """Directions that exist already."""
+
+    directions: Float[Tensor, "k d"]
+
+    @property
+    def count(self) -> int:
+        return len(self.directions)
+
+    def chunks(self, size: int, own: int = 0, of: int = 1) -> Iterator[Float[Tensor, "k d"]]:
+        part = self.directions.tensor_split(of)[own]
+        yield from part.split(size) if len(part) else ()
 
 
 class Slices(nn.Module):
-    """`count` fresh directions a step.
+    """`count` fresh directions a step while training; in eval mode, the same at every call.
 
     shared: all ranks use the same directions.  Otherwise each rank draws its own, and W ranks average over W * count.
     """
@@ -29,52 +59,102 @@ class Slices(nn.Module):
             raise ValueError(f"slices must be at least 1, got {count}")
         self.count, self.shared, self.seed = count, shared, seed
         self.step = 0
+        self._checkpointed: dict[tuple[float, float], int] = {}
 
     def extra_repr(self) -> str:
         return f"{self.count}, shared={self.shared}, seed={self.seed}"
 
     def get_extra_state(self) -> Tensor:  # a tensor, so that safetensors can hold it
-        return torch.tensor(self.step)
+        return torch.tensor(self.step, device="cpu")
 
     def set_extra_state(self, state: Tensor) -> None:
         self.step = int(state)
 
-    def chunks(
-        self, d: int, like: Tensor, *, split: bool, size: int, share: tuple[int, int] = (0, 1)
-    ) -> Iterator[Float[Tensor, "k d"]]:
-        """This step's directions, `size` at a time, rounded up to whole blocks.
+    def next(self, z: Float[Tensor, "v n d"], *, part: tuple[int, int] = (0, 1)) -> "Drawn":
+        """The directions for a call on `z`.  In training, the next call gets those of the next step.
 
-        All come in the same memory: each holds until the next is asked for.
-        split: only this rank's part of shared slices.
-        share: of these, the blocks of one thread (which, of how many).
+        Activation checkpointing calls the loss twice, the second time from within the backward pass.  Both calls must
+        see the same slices.  The second one is known by its embeddings, which are the same numbers again.
         """
-        step, own = self.step, rank()
-        generator = torch.Generator(like.device)
-        blocks = range(own if split else 0, -(-self.count // BLOCK), world_size() if split else 1)
-        which, of = share
-        blocks = blocks[len(blocks) * which // of : len(blocks) * (which + 1) // of]
-        together = max(1, min(len(blocks), -(-size // BLOCK)))
-        w = memory("directions", together * BLOCK, d, dtype=like.dtype, device=like.device)
-        places = w.split(BLOCK)
-        for first in range(0, len(blocks), together):
-            drawn = blocks[first : first + together]
-            for b, place in zip(drawn, places, strict=False):
-                generator.manual_seed(_mix(self.seed, step, b, -1 if self.shared else own))
-                torch.randn(BLOCK, d, generator=generator, out=place)
-            count = BLOCK * len(drawn) - max(0, BLOCK * (drawn[-1] + 1) - self.count)
-            chunk = w if count == len(w) else w[:count]
-            yield chunk.div_(torch.linalg.vector_norm(chunk, dim=1, keepdim=True))
+        if not self.training:
+            return self.at(EVALUATION, z, part=part)
+        again = torch._C._current_graph_task_id() != -1
+        hooked = bool(torch._C._autograd._top_saved_tensors_default_hooks(True))
+        if not again and not hooked:
+            self.step += 1
+            return self.at(self.step - 1, z, part=part)
+        low, high = torch.aminmax(z.detach())
+        key = (float(low), float(high))
+        if not again:
+            self._checkpointed[key] = self.step
+            if len(self._checkpointed) > REMEMBERED:
+                del self._checkpointed[next(iter(self._checkpointed))]
+            self.step += 1
+        elif key not in self._checkpointed:
+            raise RuntimeError(
+                "this loss was called in a backward pass, with embeddings that it had not seen before. "
+                "Activation checkpointing works with use_reentrant=False, and where computing again gives the same "
+                "numbers; otherwise keep the loss outside of the checkpointed function"
+            )
+        return self.at(self._checkpointed[key], z, part=part)
 
-    def advance(self) -> None:
-        self.step += 1
+    def at(self, step: int, like: Float[Tensor, "*_ d"], *, part: tuple[int, int] = (0, 1)) -> "Drawn":
+        """The directions of `step`, for embeddings like these.  part: of shared slices which one, of how many."""
+        first, of = part
+        blocks = range(first, -(-self.count // BLOCK), of)
+        key = (self.seed, step, -1 if self.shared else rank())
+        return Drawn(key, self.count, blocks, like.shape[-1], like.dtype, like.device)
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Directions drawn when they are asked for: `blocks` of the first `total` that belong to `key`."""
+
+    key: tuple[int, int, int]
+    total: int
+    blocks: range
+    d: int
+    dtype: torch.dtype
+    device: torch.device
+
+    @property
+    def count(self) -> int:
+        return sum(min(BLOCK, self.total - BLOCK * b) for b in self.blocks)
+
+    def chunks(self, size: int, own: int = 0, of: int = 1) -> Iterator[Float[Tensor, "k d"]]:
+        """`size` is rounded up to whole blocks."""
+        part = self.blocks[len(self.blocks) * own // of : len(self.blocks) * (own + 1) // of]
+        together = max(1, min(len(part), -(-size // BLOCK)))
+        memory = torch.empty(together * BLOCK, self.d, dtype=self.dtype, device=self.device)
+        generator = None if memory.is_meta else torch.Generator(self.device)
+        for first in range(0, len(part), together):
+            some = part[first : first + together]
+            for b, block in zip(some, memory.split(BLOCK), strict=False):
+                if generator is not None:
+                    _fill(block, generator, _mix(*self.key, b))
+            w = memory[: min(BLOCK * len(some), self.total - BLOCK * (some[-1] + 1 - len(some)))]
+            yield w.div_(torch.linalg.vector_norm(w, dim=1, keepdim=True))
+
+
+def _fill(block: Float[Tensor, "k d"], generator: torch.Generator, seed: int) -> None:
+    """Independent normal numbers, a function of all 64 bits of the seed.
+
+    The CPU's generator takes 32 bits.  So half of the block is drawn from each word of the seed.  Sum and difference of
+    the halves, which are independent and normal too, depend on both.
+    """
+    a, b = block.chunk(2)
+    a.normal_(generator=generator.manual_seed(seed & 0xFFFFFFFF))
+    b.normal_(generator=generator.manual_seed(seed >> 32))
+    torch.sub(a, b, out=b)
+    a.mul_(2).sub_(b)
 
 
 def _mix(*numbers: int) -> int:
-    """One 63-bit seed from several integers (the finalizer of splitmix64, folded)."""
+    """One 64-bit seed from several integers (the finalizer of splitmix64, folded)."""
     mask, state = (1 << 64) - 1, 0
     for number in numbers:
         state = (state + number * 0x9E3779B97F4A7C15 + 0xD1B54A32D192ED03) & mask
         state = ((state ^ (state >> 30)) * 0xBF58476D1CE4E5B9) & mask
         state = ((state ^ (state >> 27)) * 0x94D049BB133111EB) & mask
         state ^= state >> 31
-    return state >> 1
+    return state

@@ -14,19 +14,25 @@ aligned unless `signed`.  The three Gram products cost 3 n^2 d, against n d^2 of
 """
 
 from collections.abc import Sequence
-from typing import Literal, get_args
+from functools import partial
+from typing import Any, Literal, get_args
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from reglet.losses.base import OnViews, pairs
+from reglet import check
+from reglet.dist import Group, Ranks
+from reglet.losses.base import OnViews, separate
+from reglet.losses.base import pairs as compared_pairs
 from reglet.losses.product import product
+from reglet.losses.shortcut import plain, shortcut
+from reglet.losses.smi_kernel import Off, On, alignment_kernel, redundancy_kernel
+from reglet.losses.unit_rows import unit_rows
+from reglet.schedules import Weight, checked_weight
 from reglet.types import Scalar, Terms
 
-On = Literal["sq", "hinge", "neg"]
-Off = Literal["sq", "lin"]
 Pair = Literal["12", "11", "22"]
 
 
@@ -50,7 +56,43 @@ def on_diagonal(
 def off_diagonal(a: Float[Tensor, "n d"], b: Float[Tensor, "n d"], *, eps: float) -> Float[Tensor, "n n"]:
     """I_ij with a zero diagonal.  Most rho are small, so log1p: at d = 8192, 1 - rho^2 keeps only four digits of I."""
     rho2 = product(a, b.T).square().clamp_max(1)
-    return (-0.5 * torch.log1p(eps - rho2)).fill_diagonal_(0)
+    same = torch.eye(len(rho2), dtype=torch.bool, device=rho2.device)
+    return (-0.5 * torch.log1p(eps - rho2)).masked_fill(same, 0)
+
+
+def smi_alignment(
+    *views: Float[Tensor, "n d"],
+    compared: Sequence[tuple[int, int]] = ((0, 1),),
+    on: On = "sq",
+    eps: float = 1e-6,
+    target: float = 1.0,
+    signed: bool = False,
+) -> Scalar:
+    """L_on, summed over samples and over the compared pairs of views."""
+    unit, missing = pearson_rows(torch.stack(views))
+    every = []
+    for i, j in compared:
+        short = target - on_diagonal(unit[i], unit[j], missing[i] + missing[j], eps=eps, signed=signed)
+        if on == "neg":
+            every.append((short - target).sum())
+        else:
+            every.append((F.relu(short) if on == "hinge" else short).square().sum())
+    return torch.stack(every).sum()
+
+
+def smi_redundancy(
+    *views: Float[Tensor, "n d"], W: Sequence[Sequence[float]] = ((2, 1), (1, 2)), eps: float = 1e-6, off: Off = "sq"
+) -> Scalar:
+    """sum_{a <= b} of L_off between views a and b, W[a][b] times; half as often for a = b."""
+    unit, _ = pearson_rows(torch.stack(views))
+    total = unit.new_zeros(())
+    for a in range(len(views)):
+        for b in range(a, len(views)):
+            if W[a][b]:
+                information = off_diagonal(unit[a], unit[b], eps=eps)
+                found = (information.square() if off == "sq" else information).sum()
+                total = total + found * (W[a][b] / 2 if a == b else W[a][b])
+    return total
 
 
 class SMILoss(OnViews):
@@ -74,7 +116,7 @@ class SMILoss(OnViews):
     def __init__(
         self,
         *,
-        weight: float = 0.1,
+        weight: Weight = 0.1,
         on: On = "sq",
         off: Off = "sq",
         pairs: Sequence[Pair] = ("12", "11", "22"),
@@ -83,46 +125,43 @@ class SMILoss(OnViews):
         signed: bool = False,
         reduction: Literal["mean", "sum"] = "mean",
         gather: bool = False,
+        group: Group = None,
         check_finite: bool = False,
     ) -> None:
-        super().__init__(gather=gather, check_finite=check_finite)
-        for name, value, allowed in (
-            ("on", on, get_args(On)),
-            ("off", off, get_args(Off)),
-            ("reduction", reduction, ("mean", "sum")),
-            *(("pairs", pair, get_args(Pair)) for pair in pairs),
-        ):
-            if value not in allowed:
-                raise ValueError(f"{name} must be one of {allowed}, got {value!r}")
-        if eps <= 0:
-            raise ValueError(f"eps must be positive, got {eps}")
-        self.weight, self.on, self.off, self.pairs = weight, on, off, tuple(pairs)
+        super().__init__(gather=gather, group=group, check_finite=check_finite)
+        check.choice("on", on, get_args(On))
+        check.choice("off", off, get_args(Off))
+        check.choice("reduction", reduction, ("mean", "sum"))
+        if not isinstance(pairs, list | tuple):
+            raise TypeError(f"pairs must be some of {', '.join(get_args(Pair))}, got {pairs!r}")
+        for pair in pairs:
+            check.choice("pairs", pair, get_args(Pair))
+        check.positive(eps=eps)
+        check.finite(target=target)
+        self.weight, self.on, self.off, self.pairs = checked_weight("weight", weight), on, off, tuple(pairs)
         self.eps, self.target, self.signed, self.reduction = eps, target, signed, reduction
 
-    def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        compared = list(pairs(len(z), n_global))
-        unit, missing = pearson_rows(z)
-        own: dict[int, Scalar] = {}  # a view's Gram matrix serves all of its pairs
-        if "11" in self.pairs:
-            own |= {i: self._off(unit[i], unit[i]) for i, _ in compared}
-        if "22" in self.pairs:
-            own |= {j: self._off(unit[j], unit[j]) for _, j in compared if j not in own}
-        on, off = [], []
+    def compute_on_ranks(self, z: Tensor | list[Tensor], n_global: int, ranks: Ranks) -> Terms:
+        views, compared = separate(z), list(compared_pairs(len(z), n_global))
+        W = self._weights(len(views), compared)
+        choices: dict[str, Any] = {"on": self.on, "target": self.target, "signed": self.signed, "eps": self.eps}
+        rows = unit_rows([z.detach() for z in views], ranks=ranks, center=True) if plain(*views) else None
+        if rows is None:
+            aligned, redundant = None, None
+        else:  # the unit rows serve both kernels
+            aligned = lambda *_, **asked: alignment_kernel(rows, compared, **choices, **asked)  # noqa: E731
+            redundant = lambda *_, **asked: redundancy_kernel(rows, W, eps=self.eps, off=self.off, **asked)  # noqa: E731
+        on = shortcut(partial(smi_alignment, compared=compared, **choices), aligned, *views, ranks=ranks)
+        off = shortcut(partial(smi_redundancy, W=W, eps=self.eps, off=self.off), redundant, *views, ranks=ranks)
+        scale = 1 / len(compared) / (ranks.samples if self.reduction == "mean" else 1)
+        return {"alignment": on * scale, "redundancy": self.now("weight") * off * scale}
+
+    def _weights(self, v: int, compared: list[tuple[int, int]]) -> list[list[float]]:
+        """How often the information between two views counts, from both sides."""
+        W = [[0.0] * v for _ in range(v)]
         for i, j in compared:
-            on.append(self._on(unit[i], unit[j], missing[i] + missing[j]))
-            off += [self._off(unit[i], unit[j])] if "12" in self.pairs else []
-            off += [own[i]] if "11" in self.pairs else []
-            off += [own[j]] if "22" in self.pairs else []
-        scale = 1 / len(compared) / (z.shape[1] if self.reduction == "mean" else 1)
-        redundancy = torch.stack(off).sum() if off else z.new_zeros(())
-        return {"alignment": torch.stack(on).sum() * scale, "redundancy": self.weight * redundancy * scale}
-
-    def _on(self, a: Tensor, b: Tensor, missing: Tensor) -> Scalar:
-        short = self.target - on_diagonal(a, b, missing, eps=self.eps, signed=self.signed)
-        if self.on == "neg":
-            return (short - self.target).sum()
-        return (F.relu(short) if self.on == "hinge" else short).square().sum()
-
-    def _off(self, a: Tensor, b: Tensor) -> Scalar:
-        information = off_diagonal(a, b, eps=self.eps)
-        return (information.square() if self.off == "sq" else information).sum()
+            W[i][i] += 2 * ("11" in self.pairs)
+            W[j][j] += 2 * ("22" in self.pairs)
+            W[i][j] += "12" in self.pairs
+            W[j][i] = W[i][j]
+        return W

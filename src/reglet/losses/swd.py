@@ -5,23 +5,25 @@
 No centring and no scaling: location, scale and shape are one term.
 """
 
-from functools import partial
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet.dist import Group
 from reglet.losses.base import OnViews
-from reglet.losses.invariance import balanced, fraction
-from reglet.losses.sliced import given, sliced_mean, sliced_sum
-from reglet.losses.slices import Slices
+from reglet.losses.invariance import WithInvariance, takes_arguments_of
+from reglet.losses.sliced import sliced_mean, sliced_sum
+from reglet.losses.slices import Given, Slices
 from reglet.losses.wasserstein import ToQuantiles, normal_quantiles
+from reglet.schedules import Weight
 from reglet.types import Scalar, Terms
 
 
 def sliced_wasserstein(z: Float[Tensor, "v n d"], directions: Float[Tensor, "k d"], *, clamp: float = 1e-4) -> Scalar:
     """mean_{v,i,k} (sort_i(z w_k) - q_i)^2 for the given unit directions."""
-    q = normal_quantiles(z.shape[1], "weibull", clamp, z.device, z.dtype)
-    return sliced_sum(z, given(directions), partial(ToQuantiles, q)) / len(directions)
+    to_normal = ToQuantiles(normal_quantiles(z.shape[1], clamp=clamp, like=z))
+    return sliced_sum(z, Given(directions), to_normal) / len(directions)
 
 
 class SWD(OnViews):
@@ -41,40 +43,26 @@ class SWD(OnViews):
         shared_slices: bool = False,
         seed: int = 0,
         gather: bool = False,
+        group: Group = None,
         check_finite: bool = False,
     ) -> None:
-        super().__init__(gather=gather, check_finite=check_finite)
+        super().__init__(gather=gather, group=group, check_finite=check_finite)
         if not 0 <= clamp < 0.5:
             raise ValueError(f"clamp must lie in [0, 0.5), got {clamp}")
         self.clamp = clamp
         self.slices = Slices(slices, shared=shared_slices, seed=seed)
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        q = normal_quantiles(z.shape[1], "weibull", self.clamp, z.device, z.dtype)
-        return {"swd": sliced_mean(z, self.slices, partial(ToQuantiles, q), gathered=self.gather)}
+        to_normal = ToQuantiles(normal_quantiles(z.shape[1], clamp=self.clamp, like=z))
+        return {"swd": sliced_mean(z, self.slices, to_normal, gathered=self.gather, group=self.group)}
 
 
-class SWDLoss(OnViews):
-    """`lam * SWD + (1 - lam) * invariance`; 0.6 is the weight that VISReg's ablations gave it."""
+class SWDLoss(WithInvariance):
+    """`lam * SWD + (1 - lam) * invariance`; 0.6 is the weight that VISReg's ablations gave it.
 
-    def __init__(
-        self,
-        *,
-        lam: float = 0.6,
-        slices: int = 4096,
-        clamp: float = 1e-4,
-        shared_slices: bool = False,
-        seed: int = 0,
-        gather: bool = False,
-        check_finite: bool = False,
-    ) -> None:
-        super().__init__(gather=gather, check_finite=check_finite)
-        self.lam = fraction(lam)
-        self.regularizer = SWD(slices=slices, clamp=clamp, shared_slices=shared_slices, seed=seed, gather=gather)
+    The other arguments are SWD's.
+    """
 
-    @property
-    def slices(self) -> Slices:
-        return self.regularizer.slices
-
-    def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        return balanced(self.lam, self.regularizer.compute(z, n_global), z, n_global)
+    @takes_arguments_of(SWD)
+    def __init__(self, *, lam: Weight = 0.6, **regularizer: Any) -> None:
+        super().__init__(SWD(**regularizer), lam=lam)

@@ -23,8 +23,12 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from reglet.losses.base import OnViews, pairs
+from reglet.check import choice, positive
+from reglet.dist import Group, Ranks, sum_over_ranks
+from reglet.losses.base import OnViews, pairs, separate
 from reglet.losses.cross_moments import cross_moments
+from reglet.losses.shortcut import whole
+from reglet.schedules import Weight, checked_weight
 from reglet.types import Scalar, Terms
 
 Variant = Literal["official", "paper", "solo", "visreg"]
@@ -32,14 +36,19 @@ Variant = Literal["official", "paper", "solo", "visreg"]
 
 def vicreg_regularizers(z: Float[Tensor, "v n d"], *, gamma: float = 1.0, eps: float = 1e-4) -> tuple[Scalar, Scalar]:
     """v and c, each the mean over views."""
-    v, n, d = z.shape
-    diagonal, energy = cross_moments(z - z.mean(dim=1, keepdim=True))
+    return _regularizers(list(z.unbind()), Ranks((z.shape[1],)), gamma, eps)
+
+
+def _regularizers(views: list[Tensor], ranks: Ranks, gamma: float, eps: float) -> tuple[Scalar, Scalar]:
+    n, d = ranks.samples, views[0].shape[1]
+    diagonal, energy = cross_moments(views, [(i, i) for i in range(len(views))], ranks=ranks)
     std = (diagonal / (n - 1) + eps).sqrt()
-    return F.relu(gamma - std).mean(), energy / (v * d * (n - 1) ** 2)
+    return F.relu(gamma - std).mean(), energy.mean() / (d * (n - 1) ** 2)
 
 
 class VICRegLoss(OnViews):
-    """
+    """invariance, variance, covariance: weights of the three terms.
+
     >>> import torch
     >>> constant = torch.ones(2, 16, 4)
     >>> round(VICRegLoss()(constant).item(), 4), round(VICRegLoss(variant="solo")(constant).item(), 4)
@@ -49,41 +58,46 @@ class VICRegLoss(OnViews):
     def __init__(
         self,
         *,
-        invariance: float = 25.0,
-        variance: float = 25.0,
-        covariance: float = 1.0,
+        invariance: Weight = 25.0,
+        variance: Weight = 25.0,
+        covariance: Weight = 1.0,
         gamma: float = 1.0,
         eps: float = 1e-4,
         variant: Variant = "official",
         gather: bool = False,
+        group: Group = None,
         check_finite: bool = False,
     ) -> None:
-        super().__init__(gather=gather, check_finite=check_finite)
-        if variant not in get_args(Variant):
-            raise ValueError(f"variant must be one of {get_args(Variant)}, got {variant!r}")
-        self.invariance, self.variance, self.covariance = invariance, variance, covariance
+        super().__init__(gather=gather, group=group, check_finite=check_finite)
+        choice("variant", variant, get_args(Variant))
+        positive(gamma=gamma, eps=eps)
+        self.invariance = checked_weight("invariance", invariance)
+        self.variance = checked_weight("variance", variance)
+        self.covariance = checked_weight("covariance", covariance)
         self.gamma, self.eps, self.variant = gamma, eps, variant
 
-    def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        if self.variant == "visreg":
-            return self._pooled(z.flatten(0, 1))
-        d, views = z.shape[-1], z.unbind()
-        s = torch.stack([(views[i] - views[j]).square().mean() for i, j in pairs(len(z), n_global)]).mean()
-        v, c = vicreg_regularizers(z, gamma=self.gamma, eps=self.eps)
+    def compute_on_ranks(self, z: Tensor | list[Tensor], n_global: int, ranks: Ranks) -> Terms:
+        views = separate(z)
+        if self.variant == "visreg":  # on several ranks, each does the whole of it
+            return self._pooled(torch.cat(list(whole(views, ranks))))
+        d = views[0].shape[1]
+        gaps = [(views[i] - views[j]).square().sum() for i, j in pairs(len(views), n_global)]
+        s = torch.stack(gaps).mean() / (ranks.samples * d)
+        s = sum_over_ranks(s, group=ranks.group) if ranks.size > 1 else s
+        v, c = _regularizers(views, ranks, self.gamma, self.eps)
         summed_over_d = d if self.variant == "paper" else 1
         summed_over_views = 1 if self.variant == "official" else 2
         return {
-            "invariance": self.invariance * summed_over_d * s,
-            "variance": self.variance * summed_over_views * v,
-            "covariance": self.covariance * 2 * c,
+            "invariance": self.now("invariance") * summed_over_d * s,
+            "variance": self.now("variance") * summed_over_views * v,
+            "covariance": self.now("covariance") * 2 * c,
         }
 
     def _pooled(self, z: Float[Tensor, "n d"]) -> Terms:
         n, d = z.shape
-        zc = z - z.mean(dim=0)
-        std = torch.linalg.vector_norm(zc, dim=0) / (n - 1) ** 0.5 + 1e-6
-        _, energy = cross_moments(zc.unsqueeze(0))
+        std = torch.linalg.vector_norm(z - z.mean(dim=0), dim=0) / (n - 1) ** 0.5 + 1e-6
+        _, energy = cross_moments([z], [(0, 0)], ranks=Ranks((n,)))
         return {
-            "variance": self.variance * F.relu(self.gamma - std).square().mean(),
-            "covariance": self.covariance * energy / (d * (n - 1) ** 2),
+            "variance": self.now("variance") * F.relu(self.gamma - std).square().mean(),
+            "covariance": self.now("covariance") * energy.sum() / (d * (n - 1) ** 2),
         }

@@ -9,18 +9,19 @@ code take means, on which the weights were tuned, and so do we):
     L        = lam (L_scale + L_shape + L_center) + (1 - lam) L_inv
 """
 
-from functools import partial
-from typing import get_args
+from typing import Any, get_args
 
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet.dist import Group
 from reglet.losses.base import OnViews
-from reglet.losses.invariance import balanced, fraction
-from reglet.losses.sliced import Make, given, sliced_mean, sliced_sum
-from reglet.losses.slices import Slices
+from reglet.losses.invariance import WithInvariance, takes_arguments_of
+from reglet.losses.sliced import sliced_mean, sliced_sum
+from reglet.losses.slices import Given, Slices
 from reglet.losses.standardize import standardize
 from reglet.losses.wasserstein import Positions, ToQuantiles, normal_quantiles
+from reglet.schedules import Weight, checked_weight
 from reglet.types import Scalar, Terms
 
 
@@ -44,15 +45,17 @@ def visreg_shape(
 ) -> Scalar:
     """mean_{v,i,k} (sort_i(zn w_k) - q_i)^2 for the given unit directions."""
     zn = standardize(z, eps=eps, detach=detach).zn
-    return sliced_sum(zn, given(directions), _to_normal(zn, positions)) / len(directions)
+    to_normal = ToQuantiles(normal_quantiles(z.shape[1], positions=positions, like=z))
+    return sliced_sum(zn, Given(directions), to_normal) / len(directions)
 
 
 class VISReg(OnViews):
     """The regularizer: keeps the distribution of every view at zero mean, unit scale and Gaussian shape.
 
-    scale, shape, center: weights of the terms.  More shape helps long tails (the paper's 4:1), but with `detach` the
-        shape term also contracts, and scale holds against it only while 4 shape (1 - rho) < scale, where rho <= 1 is
-        the correlation of sorted projections with the quantiles: at n <= 54 a 4:1 ratio collapses.
+    scale, shape, center: weights of the terms, numbers or schedules.  More shape helps long tails (the paper's 4:1),
+        but with `detach` the shape term also contracts, and scale holds against it only while
+        4 shape (1 - rho) < scale, where rho <= 1 is the correlation of sorted projections with the quantiles: at
+        n <= 54 a 4:1 ratio collapses.
     eps: added to std, outside the root, in the scale term too.  The paper gives no value; 1e-6 is the authors'.
     detach: no gradient through std in the shape term.
     positions: "hazen" has quantiles of nearly unit variance at small n.
@@ -69,38 +72,42 @@ class VISReg(OnViews):
         self,
         *,
         slices: int = 4096,
-        scale: float = 1.0,
-        shape: float = 1.0,
-        center: float = 1.0,
+        scale: Weight = 1.0,
+        shape: Weight = 1.0,
+        center: Weight = 1.0,
         eps: float = 1e-6,
         detach: bool = True,
         positions: Positions = "weibull",
         shared_slices: bool = False,
         seed: int = 0,
         gather: bool = False,
+        group: Group = None,
         check_finite: bool = False,
     ) -> None:
-        super().__init__(gather=gather, check_finite=check_finite)
+        super().__init__(gather=gather, group=group, check_finite=check_finite)
         if positions not in get_args(Positions):
             raise ValueError(f"positions must be one of {get_args(Positions)}, got {positions!r}")
         if eps <= 0:
             raise ValueError(f"eps must be positive, got {eps}")
-        self.scale, self.shape, self.center, self.eps = scale, shape, center, eps
+        weights = {"scale": scale, "shape": shape, "center": center}
+        self.scale, self.shape, self.center = (checked_weight(name, weight) for name, weight in weights.items())
+        self.eps = eps
         self.detach, self.positions = detach, positions
         self.slices = Slices(slices, shared=shared_slices, seed=seed)
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
         mean, std, zn = standardize(z, eps=self.eps, detach=self.detach)
-        shape = sliced_mean(zn, self.slices, _to_normal(zn, self.positions), gathered=self.gather)
+        to_normal = ToQuantiles(normal_quantiles(z.shape[1], positions=self.positions, like=z))
+        shape = sliced_mean(zn, self.slices, to_normal, gathered=self.gather, group=self.group)
         return {
-            "scale": self.scale * (std - 1).square().mean(),
-            "shape": self.shape * shape,
-            "center": self.center * mean.square().mean(),
+            "scale": self.now("scale") * (std - 1).square().mean(),
+            "shape": self.now("shape") * shape,
+            "center": self.now("center") * mean.square().mean(),
         }
 
 
-class VISRegLoss(OnViews):
-    """`lam * VISReg + (1 - lam) * invariance`, invariance as in `invariance.to_center`.
+class VISRegLoss(WithInvariance):
+    """`lam * VISReg + (1 - lam) * invariance`.
 
     lam: 0.9 for ImageNet-size data (ViT-B/16), 0.6 for small sets, 0.7 to 0.8 for ViT-L.  The other arguments are
     VISReg's.
@@ -112,44 +119,6 @@ class VISRegLoss(OnViews):
     (True, ['scale', 'shape', 'center', 'invariance'])
     """
 
-    def __init__(
-        self,
-        *,
-        lam: float = 0.9,
-        slices: int = 4096,
-        scale: float = 1.0,
-        shape: float = 1.0,
-        center: float = 1.0,
-        eps: float = 1e-6,
-        detach: bool = True,
-        positions: Positions = "weibull",
-        shared_slices: bool = False,
-        seed: int = 0,
-        gather: bool = False,
-        check_finite: bool = False,
-    ) -> None:
-        super().__init__(gather=gather, check_finite=check_finite)
-        self.lam = fraction(lam)
-        self.regularizer = VISReg(
-            slices=slices,
-            scale=scale,
-            shape=shape,
-            center=center,
-            eps=eps,
-            detach=detach,
-            positions=positions,
-            shared_slices=shared_slices,
-            seed=seed,
-            gather=gather,
-        )
-
-    @property
-    def slices(self) -> Slices:
-        return self.regularizer.slices
-
-    def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        return balanced(self.lam, self.regularizer.compute(z, n_global), z, n_global)
-
-
-def _to_normal(z: Tensor, positions: Positions) -> Make:
-    return partial(ToQuantiles, normal_quantiles(z.shape[1], positions, 0.0, z.device, z.dtype))
+    @takes_arguments_of(VISReg)
+    def __init__(self, *, lam: Weight = 0.9, **regularizer: Any) -> None:
+        super().__init__(VISReg(**regularizer), lam=lam)

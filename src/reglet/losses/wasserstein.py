@@ -1,72 +1,47 @@
 """The squared 2-Wasserstein distance in one dimension, between n samples and the standard normal."""
 
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
-from reglet.threads import memory
+from reglet.types import Scalar
 
 Positions = Literal["weibull", "hazen"]
 
 
-@lru_cache(maxsize=64)
 def normal_quantiles(
-    n: int, positions: Positions, clamp: float, device: torch.device, dtype: torch.dtype
+    n: int, *, positions: Positions = "weibull", clamp: float = 0.0, like: Tensor
 ) -> Float[Tensor, "n"]:
     """q_i = Phi^-1(i / (n + 1)) ("weibull", the paper's) or Phi^-1((i - 1/2) / n) ("hazen", nearer unit variance).
 
-    Built in float64: in bfloat16 the last position rounds to 1 and its quantile to infinity.
+    They are copied to a device once.  Where something watches or replaces the operations of this thread, as
+    FakeTensorMode does, they are made anew: what is made there must not stay.
     """
-    i = torch.arange(1, n + 1, dtype=torch.float64)
-    u = i / (n + 1) if positions == "weibull" else (i - 0.5) / n
-    return torch.special.ndtri(u.clamp(clamp, 1 - clamp)).to(device=device, dtype=dtype)
+    watched = torch._C._len_torch_dispatch_stack() > 0
+    return (_quantiles if watched else _known_quantiles)(n, positions, clamp, like.device, like.dtype)
 
 
+def _quantiles(n: int, positions: Positions, clamp: float, device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Computed in float64 on the CPU: in bfloat16 the last position rounds to 1 and its quantile to infinity, and not
+    every device has float64."""
+    with torch.inference_mode(False):
+        i = torch.arange(1, n + 1, dtype=torch.float64, device="cpu")
+        u = i / (n + 1) if positions == "weibull" else (i - 0.5) / n
+        return torch.special.ndtri(u.clamp(clamp, 1 - clamp)).to(dtype).to(device)
+
+
+_known_quantiles = lru_cache(maxsize=64)(_quantiles)
+
+
+@dataclass(frozen=True)
 class ToQuantiles:
-    """sum_k mean_{v,i} (p_(i) - q_i)^2 and its gradient, 2 (p_i - q_rank(i)) / (v n), which but for 2 / (v n) takes the
-    place of p.
+    """sum_k mean_{v,i} (p_(i) - q_i)^2."""
 
-    Rather than sort the projections, send each quantile to the sample of its rank: one scatter serves both.
-    """
+    q: Float[Tensor, "n"]
 
-    def __init__(self, q: Float[Tensor, "n"], p: Float[Tensor, "k v n"]) -> None:
-        k, v, n = p.shape
-        self.p, self.gaps, self.q = p, p.view(-1), q.expand_as(p)
-        self.order = _Order(p)
-        self.target = memory("target", k, v, n, dtype=p.dtype, device=p.device)
-        self.factor = 2 / (v * n)
-
-    def __call__(self) -> Tensor:
-        self.p.sub_(self.target.scatter_(-1, self.order(), self.q))
-        return torch.dot(self.gaps, self.gaps) * (self.factor / 2)
-
-
-class _Order:
-    """argsort of p along the last axis, in any order among equals.
-
-    On the CPU a vectorised sort of values is far faster than one of indices, and a float32 fits into a float64 with 29
-    bits to spare: enough to carry its index along.  (An infinity turns into NaN that way, and NaN loses its index: the
-    order is then wrong, but no loss of such values is finite.)
-    """
-
-    def __init__(self, p: Float[Tensor, "k v n"]) -> None:
-        k, v, n = p.shape
-        self.p, self.indices = p, torch.arange(n)
-        self.tagging = p.device.type == "cpu" and p.dtype == torch.float32 and n <= 1 << 29
-        if self.tagging:
-            self.keys = memory("keys", k, v, n, dtype=torch.float64, device=p.device)
-            self.tagged, self.sortable = self.keys.view(torch.int64), self.keys.numpy()
-
-    def __call__(self) -> Int[Tensor, "k v n"]:
-        if self.tagging:
-            self.keys.copy_(self.p)
-            self.tagged.bitwise_or_(self.indices)
-            self.sortable.sort(axis=-1)
-            return self.tagged.bitwise_and_((1 << 29) - 1)
-        if self.p.device.type == "cpu":
-            return torch.from_numpy(np.argsort(self.p.numpy(), axis=-1))
-        return self.p.argsort(dim=-1)
+    def __call__(self, p: Float[Tensor, "k v n"]) -> Scalar:
+        return (p.sort(dim=-1).values - self.q).square().mean(dim=(1, 2)).sum()

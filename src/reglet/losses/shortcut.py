@@ -1,0 +1,74 @@
+"""A scalar by a kernel that knows its gradient together with its value, or by the plain formula.
+
+The formula is ordinary torch.  It can be differentiated as often as one likes, mapped, traced and exported.  The kernel
+gives the same number faster, and is taken where nothing but one backward can follow: for plain tensors, outside of
+torch.func, forward mode and torch.compile.  A second derivative goes back to the formula.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+from reglet.dist import Ranks, concat_over_ranks
+from reglet.precision import no_autocast
+from reglet.types import Scalar
+
+Formula = Callable[..., Tensor]  # (*views of the whole batch) -> scalar
+
+
+# (*views of this rank, ranks=, gradient=) -> the value for the whole batch, and the gradient of each view if wanted
+Kernel = Callable[..., tuple[Tensor, list[Tensor]]]
+
+
+def shortcut(formula: Formula, kernel: Kernel | None, *views: Tensor, ranks: Ranks) -> Scalar:
+    """`formula` of the batch that `ranks` hold together, and its gradient for this rank's views.
+
+    The kernel brings the gradient in the forward pass, so that the backward pass waits for nobody.  It counts W times,
+    because the average of DDP divides by W.  All ranks must use the value in the same way.
+    """
+    if kernel is None or not plain(*views):
+        return formula(*whole(views, ranks))
+    if not (torch.is_grad_enabled() and any(z.requires_grad for z in views)):
+        return kernel(*views, ranks=ranks, gradient=False)[0]
+    out: Tensor = _Shortcut.apply(formula, kernel, ranks, *views)
+    return out
+
+
+def whole(views: Sequence[Tensor], ranks: Ranks) -> Sequence[Tensor]:
+    """The views of the whole batch, with a gradient."""
+    return views if ranks.size == 1 else concat_over_ranks(torch.stack(list(views)), 1, ranks=ranks).unbind()
+
+
+def plain(*tensors: Tensor) -> bool:
+    """Whether these are tensors with numbers in them, and nothing but an ordinary backward can be asked of them."""
+    return (
+        not torch.compiler.is_compiling()
+        and not torch._C._are_functorch_transforms_active()
+        and getattr(forward_ad, "_current_level", -1) < 0
+        and all(type(x) in (Tensor, nn.Parameter) and x.device.type != "meta" for x in tensors)
+    )
+
+
+class _Shortcut(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, formula: Formula, kernel: Kernel, ranks: Ranks, *views: Tensor) -> Tensor:
+        value, grads = kernel(*views, ranks=ranks, gradient=True)
+        ctx.formula, ctx.ranks = formula, ranks
+        ctx.save_for_backward(*views, *grads)
+        return value
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
+        saved = ctx.saved_tensors  # once: checkpointing gives each tensor out only once
+        views, grads = saved[: len(saved) // 2], saved[len(saved) // 2 :]
+        if not torch.is_grad_enabled():
+            scale = g if ctx.ranks.size == 1 else g * ctx.ranks.size
+            return None, None, None, *(grad * scale for grad in grads)
+        with no_autocast(g):  # create_graph=True: a second derivative may follow
+            value = ctx.formula(*whole(views, ctx.ranks))
+            wanted = [z for z, needed in zip(views, ctx.needs_input_grad[3:], strict=True) if needed]
+            again = iter(torch.autograd.grad(value, wanted, g, create_graph=True))
+        return None, None, None, *(next(again) if needed else None for needed in ctx.needs_input_grad[3:])

@@ -1,0 +1,284 @@
+"""Sliced losses in unusual company: flushed denormals, eval, fake tensors, checkpoints, other devices, threads."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import torch
+from tests.contracts import PLAIN_ROWS, Row, directions, expected
+from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
+from torch.utils.checkpoint import checkpoint
+from torch.utils.flop_counter import FlopCounterMode
+
+from reglet import SIGReg, VISReg
+from reglet.losses import cpu_slices, sliced
+from reglet.losses.slices import Given
+from reglet.losses.wasserstein import ToQuantiles, normal_quantiles
+
+SLICED = [row for row in PLAIN_ROWS if row.sliced]
+every_sliced = pytest.mark.parametrize("row", SLICED, ids=lambda row: row.name)
+
+
+def randn(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def value_and_gradient(loss: nn.Module, z: Tensor) -> tuple[Tensor, Tensor]:
+    leaf = z.clone().requires_grad_()
+    value = loss(leaf)
+    return value.detach(), torch.autograd.grad(value, leaf)[0]
+
+
+def assert_as_the_formula(row: Row, z: Tensor) -> None:
+    value, grad = value_and_gradient(row.build(), z)
+    leaf = z.double().requires_grad_()
+    want = torch.stack(list(expected(row, row.build(), leaf.float() if z.dtype == torch.float32 else leaf).values()))
+    torch.testing.assert_close(value.double(), want.sum().detach(), rtol=1e-5, atol=1e-7)
+    assert torch.isfinite(grad).all()
+
+
+# the sort
+
+
+@pytest.fixture
+def flushed() -> Iterator[None]:
+    if not torch.set_flush_denormal(True):
+        pytest.skip("this CPU cannot flush denormals")
+    yield
+    torch.set_flush_denormal(False)
+
+
+@every_sliced
+@pytest.mark.parametrize("zeros", [2, 16])
+def test_flushed_denormals_change_nothing(row: Row, zeros: int, flushed: None) -> None:
+    """Two rows of zeros, and exact collapse."""
+    z = randn(2, 16, 8)
+    z[:, :zeros] = 0
+    assert_as_the_formula(row, z)
+
+
+def test_the_tagged_sort_orders_every_float() -> None:
+    """Both zeros, denormals, infinities and NaN, as the order of their bits has them."""
+    bits = torch.randint(-(2**31), 2**31 - 1, (3, 2, 500), generator=torch.Generator().manual_seed(0)).int()
+    p = bits.view(torch.float32).clone()
+    p[0, 0, :8] = torch.tensor([0.0, -0.0, 1e-45, -1e-45, torch.inf, -torch.inf, torch.nan, 3e38])
+    order = cpu_slices._TaggedSort(p)(p)
+    assert torch.equal(order.sort(dim=-1).values, torch.arange(500).expand_as(order)), "each index once"
+    numbers = ~p.isnan()
+    for line, found, known in zip(p.flatten(0, 1), order.flatten(0, 1), numbers.flatten(0, 1), strict=True):
+        ordered = line[found][known[found]]
+        assert torch.equal(ordered, line[known].sort().values)
+
+
+# eval
+
+
+@every_sliced
+def test_eval_has_slices_of_its_own_and_leaves_training_alone(row: Row) -> None:
+    z = randn(2, 16, 8)
+    loss, other = row.build(), row.build()
+    first = loss(z)
+    loss.eval()
+    seen = [loss(z) for _ in range(3)]
+    assert all(torch.equal(value, seen[0]) for value in seen), "fixed"
+    assert torch.equal(row.build().eval()(z), seen[0]), "wherever training stands"
+    assert not torch.equal(seen[0], first)
+    loss.train()
+    assert torch.equal(first, other(z))
+    assert torch.equal(loss(z), other(z)), "a validation pass changed the slices of training"
+
+
+@every_sliced
+def test_eval_is_the_formula_on_its_own_slices(row: Row) -> None:
+    z = randn(2, 16, 8).double()
+    loss = row.build().eval()
+    want = torch.stack(list(expected(row, loss, z).values())).sum()
+    torch.testing.assert_close(loss(z), want, rtol=1e-10, atol=0)
+
+
+# fake tensors, the meta device, counters
+
+
+@every_sliced
+def test_fake_tensors_leave_no_trace(row: Row) -> None:
+    """A size that no other test uses, so that nothing is known before."""
+    z = randn(2, 19, 7)
+    with FakeTensorMode(allow_non_fake_inputs=True) as mode:
+        fake = mode.from_tensor(z).requires_grad_()
+        value = row.build()(fake)
+        value.backward()
+        assert value.shape == ()
+        assert fake.grad.shape == z.shape
+    assert_as_the_formula(row, z)
+
+
+@every_sliced
+def test_meta_as_the_default_device(row: Row) -> None:
+    z = randn(2, 18, 7)
+    want = value_and_gradient(row.build(), z)
+    torch.set_default_device("meta")
+    try:
+        got = value_and_gradient(row.build(), z)
+    finally:
+        torch.set_default_device(None)
+    assert all(torch.equal(a, b) for a, b in zip(got, want, strict=True))
+
+
+def test_a_counter_sees_the_products_of_the_formula() -> None:
+    """Three products of n x d x k: projections, and twice for the gradient by the plain path; two are needed."""
+    v, n, d, k = 2, 8, 6, 128
+    z = randn(v, n, d).requires_grad_()
+    for build in (VISReg, SIGReg):
+        with FlopCounterMode(display=False) as counter:
+            build(slices=k)(z).backward()
+        assert counter.get_total_flops() == 2 * (2 * v * n * d * k)
+
+
+# every device
+
+
+@every_sliced
+def test_other_devices_compute_the_same_without_what_serves_the_cpu(row: Row, monkeypatch: pytest.MonkeyPatch) -> None:
+    z = randn(3, 40, 9)
+    want = value_and_gradient(row.build(), z)
+
+    def met(*_: object) -> None:
+        raise AssertionError("only the CPU may come here")
+
+    monkeypatch.setattr(cpu_slices, "serves", lambda *_: False)
+    for name in ("value_and_gradient", "in_shares", "_pool"):
+        monkeypatch.setattr(cpu_slices, name, met)
+    for budget in (1 << 28, 1 << 18):  # all slices at a time, and a few
+        monkeypatch.setattr(sliced, "BUDGET", budget)
+        got = value_and_gradient(row.build(), z)
+        for a, b in zip(got, want, strict=True):
+            torch.testing.assert_close(a, b, rtol=2e-4, atol=1e-7)  # nearly equal projections may change places
+
+
+def test_a_chunk_is_sized_by_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+
+    def loss(p: Tensor) -> Tensor:
+        seen.append(p.numel() * p.element_size())
+        return p.square().sum()
+
+    z, w = randn(2, 50, 4), randn(1000, 4)
+    sliced.value_and_gradient(z, Given(w), loss)
+    assert seen == [1000 * 100 * 4], "all at once, where there is room"
+    monkeypatch.setattr(sliced, "BUDGET", 1 << 21)
+    seen.clear()
+    sliced.value_and_gradient(z, Given(w), loss)
+    assert max(seen) <= (1 << 21) / sliced.COPIES
+
+
+# checkpoints
+
+
+def deep(loss: nn.Module, z: Tensor) -> Tensor:
+    """A loss inside of a checkpoint, with something after it whose gradient needs the loss's value."""
+    return loss(torch.tanh(z)).square()
+
+
+@every_sliced
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_checkpointing_recomputes_on_the_same_slices(row: Row, early_stop: bool) -> None:
+    """Two micro-batches a step: both forward passes, then both backward passes."""
+    plain, saved = row.build(), row.build()
+    for step in range(3):
+        parts = [randn(2, 12, 6, seed=2 * step + i).requires_grad_() for i in range(2)]
+        others = [z.detach().clone().requires_grad_() for z in parts]
+        want = [deep(plain, z) for z in parts]
+        with torch.utils.checkpoint.set_checkpoint_early_stop(early_stop):
+            got = [checkpoint(deep, saved, z, use_reentrant=False) for z in others]
+        sum(want).backward()
+        sum(got).backward()
+        for a, b, z, other in zip(got, want, others, parts, strict=True):
+            assert torch.equal(a, b)
+            torch.testing.assert_close(z.grad, other.grad, rtol=1e-6, atol=1e-9)
+    assert saved.slices.step == plain.slices.step == 6
+
+
+def test_what_cannot_be_recomputed_is_refused() -> None:
+    z = randn(2, 12, 6).requires_grad_()
+    value = checkpoint(deep, SIGReg(slices=8), z, use_reentrant=True)
+    with pytest.raises(RuntimeError, match="use_reentrant=False"):
+        value.backward()
+
+
+# threads
+
+
+def test_threads_change_no_more_than_the_order_of_sums(monkeypatch: pytest.MonkeyPatch) -> None:
+    """float32 and float64; more threads than blocks of slices."""
+    monkeypatch.setattr(cpu_slices, "WORTHWHILE", 0)
+    used: list[int] = []
+    shares = cpu_slices.in_shares
+    monkeypatch.setattr(cpu_slices, "in_shares", lambda work, of: used.append(of) or shares(work, of))
+    before = torch.get_num_threads()
+    try:
+        for dtype, close in ((torch.float32, 1e-4), (torch.float64, 1e-12)):
+            z = randn(2, 40, 9).to(dtype)
+            for row in SLICED:
+                found = []
+                for threads in (1, 3):
+                    torch.set_num_threads(threads)
+                    found.append(value_and_gradient(row.build(), z))
+                for a, b in zip(*found, strict=True):
+                    torch.testing.assert_close(a, b, rtol=close, atol=1e-9)
+    finally:
+        torch.set_num_threads(before)
+    assert set(used) == {1, 3}
+
+
+FORKED = """
+import os, torch
+from reglet.losses import VISReg, cpu_slices
+torch.set_num_threads(2)
+z, loss = torch.randn(2, 256, 16), VISReg(slices=2048).eval()
+before = loss(z)
+assert cpu_slices._pool.cache_info().currsize == 1, "this size is no test: no threads were used"
+child = os.fork()
+if child == 0:
+    torch.set_num_threads(2)
+    inside = cpu_slices.value_and_gradient(z, loss.slices.at(-1, z), cpu_slices.ToQuantiles(torch.zeros(256)))
+    os._exit(0 if cpu_slices._pool.cache_info().currsize == 1 and inside[0].isfinite() else 1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+
+
+def test_a_forked_child_does_not_wait_for_threads_that_are_gone() -> None:
+    done = subprocess.run([sys.executable, "-c", FORKED], capture_output=True, text=True, timeout=120, check=False)
+    assert done.stdout.strip() == "0", done.stderr
+
+
+def test_nothing_large_is_kept_after_a_call() -> None:
+    """What a call on many samples needs, it gives back.  No tensor of its size is left."""
+    import gc
+
+    z, loss = randn(2, 20_000, 4), VISReg(slices=130)
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        loss(z)
+    finally:
+        torch.set_num_threads(before)
+    gc.collect()
+    left = [x for x in gc.get_objects() if type(x) is Tensor and x.numel() >= 100_000 and x.data_ptr() != z.data_ptr()]
+    assert not left
+
+
+def test_quantiles_in_half_precision_are_finite() -> None:
+    q = normal_quantiles(4096, like=torch.zeros((), dtype=torch.bfloat16))
+    assert q.dtype == torch.bfloat16
+    assert torch.isfinite(q).all()
+    assert ToQuantiles(q.float())(torch.zeros(1, 1, 4096)) > 0.9
+
+
+def test_directions_helper_matches_what_is_used() -> None:
+    """The tests' own helper: the step of training, or that of evaluation."""
+    loss = VISReg(slices=5)
+    z = randn(2, 4, 3)
+    training = directions(loss, z)
+    assert not torch.equal(training, directions(loss.eval(), z))
