@@ -585,7 +585,7 @@ def test_heads_are_saved_and_loaded_with_the_places_they_are_at() -> None:
         model(x)
         sim.loss()
     other_model, other = start()
-    other.heads.load_state_dict(sim.heads.state_dict())
+    other.load_state_dict(sim.state_dict())
     model(x), other_model(x)
     assert torch.equal(sim.loss(), other.loss())
 
@@ -806,39 +806,135 @@ class Plain(nn.Module):
         return self.head(self.body(x).mean((2, 3)))
 
 
-def step(rank: int, world: int, *, heads_inside: bool) -> dict[str, Any]:
-    """Gradients of the model and of the heads after the second step, on this rank's share of the batch."""
+def step(rank: int, world: int, *, registered: bool, blind: bool = False) -> dict[str, Any]:
+    """Gradients of the model and of the heads after the second step, on this rank's part of the batch.
+
+    registered: DDP has the attachment inside.  blind: rank 1 did not run the second block in the second step.
+    """
     torch.manual_seed(0)
     x = torch.randn(8, 3, 8, 8, dtype=torch.float64)[rank * 8 // world : (rank + 1) * 8 // world]
     torch.manual_seed(rank)
     model = Plain().double()
     model.load_state_dict({k: torch.full_like(v, 0.1).cumsum(-1).sin() for k, v in model.state_dict().items()})
-    sim = attach(model, "body.[02]", SIM(), example=x)
-    if heads_inside:
-        model.sim_heads = sim.heads
+    sim = attach(model, "body.[02]", SIM(), example=x, allow_unused=blind)
+    if registered:
+        model.sim = sim
     wrapped = DistributedDataParallel(model, find_unused_parameters=False) if world > 1 else model
-    for _ in range(2):
+    for i in range(2):
         for p in [*model.parameters(), *sim.parameters()]:
             p.grad = None
-        (wrapped(x).square().mean() + sim.loss()).backward()
-        if not heads_inside:
-            sim.average_gradients()
-    own = {name: p.grad for name, p in model.named_parameters() if "sim_heads" not in name}
+        out = wrapped(x).square().mean()
+        if blind and rank == 1 and i == 1:
+            sim._taps[1].clear()
+        (out + sim.loss()).backward()
+    own = {name: p.grad for name, p in model.named_parameters() if not name.startswith("sim.")}
     return {"model": own, "heads": [p.grad for p in sim.parameters()]}
 
 
-def outside(rank: int, world: int) -> dict[str, Any]:
-    return step(rank, world, heads_inside=False)
+def every_way(rank: int, world: int) -> dict[str, Any]:
+    """One process group for all of them."""
+    return {
+        "outside": step(rank, world, registered=False),
+        "inside": step(rank, world, registered=True),
+        "a block not run on one rank": step(rank, world, registered=False, blind=True),
+    }
 
 
-def inside(rank: int, world: int) -> dict[str, Any]:
-    return step(rank, world, heads_inside=True)
+def test_two_ranks_train_as_one_process_on_the_whole_batch(tmp_path: Path) -> None:
+    """The model under plain DDP.  The heads are averaged by themselves, or have DDP's average already."""
+    alone = step(0, 1, registered=False)
+    found = ranks.run("tests.test_attach:every_way", world=2, folder=tmp_path)
+    for one in found:
+        for how in ("outside", "inside"):
+            torch.testing.assert_close(one[how]["model"], alone["model"])
+            torch.testing.assert_close(one[how]["heads"], alone["heads"])
+    blind = [one["a block not run on one rank"]["heads"] for one in found]
+    torch.testing.assert_close(*blind)
 
 
-@pytest.mark.parametrize("how", ["outside", "inside"])
-def test_two_ranks_train_as_one_process_on_the_whole_batch(how: str, tmp_path: Path) -> None:
-    """The model under DDP; the heads by `average_gradients`, or under the same wrapper."""
-    alone = step(0, 1, heads_inside=how == "inside")
-    for found in ranks.run(f"tests.test_attach:{how}", world=2, folder=tmp_path):
-        torch.testing.assert_close(found["model"], alone["model"])
-        torch.testing.assert_close(found["heads"], alone["heads"])
+def parent() -> tuple[nn.ModuleDict, Tensor]:
+    """A module that has a model and its attachment, as a LightningModule would."""
+    model, x = net(), images()
+    return nn.ModuleDict({"model": model, "sim": attach(model, "layer*.*", SIM(), example=x)}), x
+
+
+def test_a_module_that_has_the_attachment_has_its_parameters() -> None:
+    both, _ = parent()
+    inside = {id(p) for p in both.parameters()}
+    assert all(id(p) in inside for p in both["sim"].parameters())
+    assert sum(1 for _ in both["sim"].parameters()) == 8 * 4
+    assert not any("_model" in name or "body" in name for name in both["sim"].state_dict())
+    both.double()
+    assert all(p.dtype == torch.float64 for p in both["sim"].parameters())
+
+
+def test_a_state_of_the_attachment_is_saved_and_loaded(tmp_path: Path) -> None:
+    safetensors = pytest.importorskip("safetensors.torch")
+    both, x = parent()
+    both["model"](x)
+    both["sim"].loss()
+    safetensors.save_model(both, str(tmp_path / "both.safetensors"))
+    other, _ = parent()
+    for p in other.parameters():
+        p.data.zero_()
+    other.load_state_dict(safetensors.load_file(tmp_path / "both.safetensors"))
+    for net_ in (both, other):
+        net_["model"].drop.p = 0.0
+    assert both["model"](x).equal(other["model"](x))
+    assert both["sim"].loss().equal(other["sim"].loss())
+    model = net()
+    with pytest.raises(RuntimeError, match="do not exist yet"):
+        attach(model, "layer*.*", SIM()).load_state_dict(both["sim"].state_dict())
+
+
+@pytest.mark.parametrize("how", ["deepcopy", "pickle", "inside the model"])
+def test_a_copy_of_model_and_attachment_is_attached_to_itself(how: str) -> None:
+    both, x = parent()
+    model, sim = both["model"], both["sim"]
+    model(x)  # in the middle of a step, with tensors of a graph in the taps
+    if how == "inside the model":
+        model.sim = sim
+        copied = deepcopy(model)
+        other, other_sim = copied, copied.sim
+    else:
+        copied = deepcopy(both) if how == "deepcopy" else pickle.loads(pickle.dumps(both))
+        other, other_sim = copied["model"], copied["sim"]
+    assert sim.loss() > 0
+    other.train()(x)
+    loss = other_sim.loss()
+    loss.backward()
+    assert all(p.grad is not None for p in other_sim.parameters())
+    assert all(p.grad is None for p in model.parameters())
+    with pytest.raises(RuntimeError, match="no block ran"):
+        sim.loss()
+    other_sim.remove()
+    other(x)
+    with pytest.raises(RuntimeError, match="no block ran"):
+        other_sim.loss()
+
+
+def test_a_copy_of_what_was_removed_stays_removed() -> None:
+    both, x = parent()
+    both["sim"].remove()
+    copied = deepcopy(both)
+    copied["model"](x)
+    with pytest.raises(RuntimeError, match="no block ran"):
+        copied["sim"].loss()
+
+
+@pytest.mark.parametrize("loss", [SIM, lambda: difference])
+def test_a_graph_that_backward_has_freed(loss: Callable[[], Any]) -> None:
+    model, x = net(), images()
+    for module in model.modules():
+        if isinstance(module, nn.ReLU):
+            module.inplace = False
+    attachment = attach(model, "layer*.*", loss(), name="it", example=x)
+    model(x).sum().backward()
+    with pytest.raises(RuntimeError, match=r"backward\(\) has run and freed the graph of layer1\.0, .*before it"):
+        attachment.loss()
+    out = model(x).sum()
+    out.backward(retain_graph=True)
+    attachment.loss().backward()
+    model(x).sum().backward()
+    with torch.no_grad():
+        assert attachment.loss() >= 0

@@ -1,5 +1,6 @@
 """Patch NT-Xent against the dense formula, in value and gradient, on one process and on two."""
 
+import inspect
 import math
 import os
 import subprocess
@@ -177,9 +178,9 @@ def test_bad_input() -> None:
     z, target = (y.detach() for y in pair(1))
     with pytest.raises(ValueError, match="at least two images are needed, got 1"):
         patch_ntxent(z, target)
-    with pytest.raises(ValueError, match=r"temperature and block must be positive, got 0.0 and"):
+    with pytest.raises(ValueError, match=r"temperature must be a positive number, got 0\.0"):
         patch_ntxent(*pair(), temperature=0.0)
-    with pytest.raises(ValueError, match=r"temperature must be positive, got -1.0"):
+    with pytest.raises(ValueError, match=r"temperature must be a positive number, got -1\.0"):
         PatchNTXent(temperature=-1.0)
 
 
@@ -250,3 +251,17 @@ def test_two_ranks_with_different_token_counts_are_one_process(tmp_path) -> None
             torch.testing.assert_close(grad, wanted, rtol=1e-10, atol=1e-12)
     assert all("at least two images are needed, got 1" in found["error"] for found in ranks)
     assert all(torch.equal(a[name][1], b[name][1]) for a, b in pairwise(ranks) for name in ("both", "cross"))
+
+
+@pytest.mark.parametrize("symmetric", [True, False])
+@pytest.mark.parametrize("other", [(3, 5, 8), (4, 4, 8), (3, 4, 6)])
+def test_views_of_two_shapes_are_refused(symmetric: bool, other: tuple[int, ...]) -> None:
+    unchecked = inspect.unwrap(patch_ntxent)  # without the shape checker of the test run
+    with pytest.raises(ValueError, match="place by place"):
+        unchecked(torch.randn(3, 4, 8), torch.randn(other), symmetric=symmetric)
+
+
+@pytest.mark.parametrize("temperature", [float("nan"), float("inf"), 0.0, -1.0])
+def test_a_temperature_that_is_none(temperature: float) -> None:
+    with pytest.raises(ValueError, match="temperature must be a positive number"):
+        patch_ntxent(torch.randn(3, 4, 8), torch.randn(3, 4, 8), temperature=temperature)

@@ -7,10 +7,12 @@ import torch
 from torch import nn
 from torch.utils.hooks import RemovableHandle
 
+from reglet.attach.average import AveragedGradients
+from reglet.attach.features import On, OnFeatures, Regularizer
 from reglet.attach.hooks import Hook, owners, refuse_compiled
 from reglet.attach.select import Where, matching
 from reglet.attach.tap import PerBlock, Tap, collect
-from reglet.dist import sum_over_ranks, world_size
+from reglet.attach.tokens import Layout
 from reglet.types import BlockLoss, Scalar, Terms, total
 
 MOST_FORWARDS = 64  # of the model between two calls of loss(): then somebody forgot it, and memory is filling up
@@ -19,19 +21,26 @@ MOST_FORWARDS = 64  # of the model between two calls of loss(): then somebody fo
 def attach(
     model: nn.Module,
     where: Where,
-    loss: BlockLoss | PerBlock,
+    loss: BlockLoss | PerBlock | Regularizer,
     *,
+    on: On | None = None,
+    rho: int | float = 1.0,
+    layout: Layout | None = None,
     name: str | None = None,
     example: Any = None,
     allow_unused: bool = False,
 ) -> "Attachment":
-    """Watch the blocks `where` (name, glob, list, class, predicate) and put `loss` on the input and output of each.
+    """Watch the blocks `where` (name, glob, list, class, predicate) and put `loss` on the input and output of each, or,
+    with `on`, on the features of the output.
 
         sim = reglet.attach(model, "layer*.*", reglet.SIM(), example=x)
         optimizer = SGD([*model.parameters(), *sim.parameters()], lr=0.1)
         loss = criterion(model(x), y) + 5e-3 * sim.loss()
         sim.remove()
 
+        weak = reglet.attach(model, "blocks.*", reglet.SIGReg(), on="tokens", rho=0.2, layout=Layout(skip_tokens=1))
+
+    on, rho, layout: for a regularizer of features (n, d), such as VISReg, SIGReg or SWD: see `OnFeatures`.
     name: a block takes several attachments if their names differ; the class of the loss if not given.
     example: a batch (tensor, tuple of arguments or dict of them) that is run once in eval mode, so that the heads exist
         when this returns.  Otherwise they appear in the first forward in training mode.
@@ -41,13 +50,19 @@ def attach(
     """
     refuse_compiled(model)
     name = type(loss).__name__ if name is None else name
+    if on is not None:
+        loss = OnFeatures(loss, on=on, rho=rho, layout=layout)  # type: ignore[arg-type]
+    elif getattr(loss, "least_views", 2) == 1:  # it would take a block's input and output for two views
+        raise ValueError(f"{name} regularizes features of one place: say on='tokens', 'pooled' or 'class'")
+    elif rho != 1.0 or layout is not None:
+        raise ValueError("rho= and layout= go with on=; a block loss has its own")
     blocks = matching(model, where)
     for path, block in blocks.items():
         if name in owners(block):
             raise ValueError(
                 f"block {path!r} already has an attachment named {name!r}: remove() that one, or give this one a name="
             )
-    attachment = Attachment(model, blocks, loss, name=name, allow_unused=allow_unused)
+    attachment = Attachment(model, blocks, loss, name=name, allow_unused=allow_unused)  # type: ignore[arg-type]
     if example is not None:
         try:
             attachment.build(example)
@@ -57,15 +72,22 @@ def attach(
     return attachment
 
 
-class Attachment:
+class Attachment(nn.Module):
     """A block loss on the blocks of one model.  Made by `attach`.
 
-    `heads` holds what is trained besides the model, outside its state_dict: save and load `heads.state_dict()`,
-    and if the model moves to another device after they were built, `heads.to(device)`.
+    A module that holds what is trained besides the model: its `state_dict` is what a run saves beside the model's, and
+    `.to(device)` moves it.  Neither the model nor its state_dict knows of it.  Where a module that you train
+    (a LightningModule, say) has it as a child, its parameters are among that module's.
 
-    On several ranks the model's DDP does not know the heads: call `average_gradients()` between backward and step, or
-    put `heads` under the same DDP wrapper as the model.  They start equal on all ranks.
+    heads: by block name, with / for `.`
+    averaging: on several ranks, average the gradients of the heads after every backward, as DDP does for the model.
+        Switch it off where DDP has this module inside; it is then done twice, which changes nothing and takes longer.
+
+    A copy of it is attached to a copy of the model: `deepcopy` of a module that has both copies both.
     """
+
+    _model: nn.Module
+    heads: nn.ModuleDict
 
     def __init__(
         self,
@@ -76,34 +98,25 @@ class Attachment:
         name: str,
         allow_unused: bool,
     ) -> None:
-        self.name, self._model, self._loss, self._allow_unused = name, model, loss, allow_unused
+        super().__init__()
+        self.heads = nn.ModuleDict()
+        self.criterion = loss  # registered if it is a module
+        self.name, self.averaging = name, True
+        self._allow_unused = allow_unused
         self._taps = [Tap(path, block, loss, position=i) for i, (path, block) in enumerate(blocks.items())]
-        self._handles: list[RemovableHandle] = []
-        self._forwards = 0
-        self._handles.append(model.register_forward_pre_hook(Hook(self._count, owner="")))
-        for tap in self._taps:
-            self._handles += _hook(tap, loss, owner=name)
+        object.__setattr__(self, "_model", model)  # not a child: it would be saved, moved and trained with this one
+        self._average = AveragedGradients()
+        self._hook()
 
     @property
     def blocks(self) -> list[str]:
         """Names of the blocks that count in the loss."""
         return [tap.name for tap in self._taps if not tap.skipped]
 
-    @property
-    def heads(self) -> nn.ModuleDict:
-        """What is trained besides the model, by block name (with / for .)."""
-        waiting = [tap.name for tap in self._taps if not tap.built]
-        if waiting:
-            raise RuntimeError(
-                f"the heads of {', '.join(waiting)} do not exist yet: they are built in the first forward in training "
-                "mode. Give attach(..., example=x) to build them at once."
-            )
-        heads = {tap.name.replace(".", "/") or "model": tap.head for tap in self._taps if tap.head is not None}
-        return nn.ModuleDict(heads)
-
-    def parameters(self) -> Iterator[nn.Parameter]:
+    def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]:
         """The parameters of the heads, for the optimizer."""
-        return self.heads.parameters()
+        self._require_heads()
+        return super().parameters(recurse)
 
     def loss(self) -> Scalar:
         """The loss of all training forwards since the last call, averaged over the calls of a block, then over blocks
@@ -113,9 +126,11 @@ class Attachment:
         return total(terms) if terms else torch.zeros((), device=self._taps[0].device)
 
     def terms(self) -> Terms:
-        """The share of every block in `loss()`, by name.  Like `loss()`, it starts anew."""
+        """What every block contributes to `loss()`, by name.  Like `loss()`, it starts anew."""
+        self._adopt_heads()
+        self._average.watch(super().parameters(), on=self.averaging)
         try:
-            reduction = self._loss.reduction if isinstance(self._loss, PerBlock) else "mean"
+            reduction = self.criterion.reduction if isinstance(self.criterion, PerBlock) else "mean"
             return collect(self._taps, reduction=reduction, allow_unused=self._allow_unused)
         finally:
             self.clear()
@@ -125,18 +140,8 @@ class Attachment:
         self._forwards = 0
         for tap in self._taps:
             tap.clear()
-        if isinstance(self._loss, PerBlock):
-            self._loss.advance()
-
-    def average_gradients(self) -> None:
-        """Average the gradients of the heads over all ranks, as DDP does for the model.  One process: nothing."""
-        if world_size() == 1:
-            return
-        wanted = [p for p in self.parameters() if p.requires_grad]
-        grads = [torch.zeros_like(p) if p.grad is None else p.grad for p in wanted]
-        flat = sum_over_ranks(torch.cat([g.flatten() for g in grads])) / world_size()
-        for p, g in zip(wanted, flat.split([p.numel() for p in wanted]), strict=True):
-            p.grad = g.view_as(p)
+        if isinstance(self.criterion, PerBlock):
+            self.criterion.advance()
 
     def build(self, example: Any) -> None:
         """Run the model once in eval mode, without touching its state or the global random numbers, to build heads."""
@@ -157,6 +162,7 @@ class Attachment:
         missing = [tap.name for tap in self._taps if not tap.built]
         if missing and not self._allow_unused:
             raise RuntimeError(f"the example did not reach {', '.join(missing)}")
+        self._adopt_heads()
 
     def remove(self) -> None:
         """Take every trace off the model."""
@@ -165,14 +171,45 @@ class Attachment:
         for tap in self._taps:
             tap.clear()
 
-    def moved(self, model: nn.Module) -> "Attachment":
-        """The same on the blocks of these names in `model`, with the same heads.  Leaves this one removed."""
-        self.remove()
-        blocks = {tap.name: model.get_submodule(tap.name) for tap in self._taps}
-        new = Attachment(model, blocks, self._loss, name=self.name, allow_unused=self._allow_unused)
-        for tap, before in zip(new._taps, self._taps, strict=True):
-            tap.head, tap.skipped = before.head, before.skipped
-        return new
+    def __getstate__(self) -> dict[str, Any]:
+        removed = not any(handle.id in (handle.hooks_dict_ref() or {}) for handle in self._handles)
+        return {**self.__dict__, "_removed": removed, "_average": AveragedGradients()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        # Hooks do not survive deepcopy and pickle, on purpose: a copy of the model alone is free of them.
+        removed = state.pop("_removed")
+        super().__setstate__(state)
+        for handle in self._handles:  # of the copied hooks, which do nothing
+            handle.remove()
+        if not removed:
+            self._hook()
+
+    def _load_from_state_dict(self, state: dict[str, Any], prefix: str, *rest: Any) -> None:
+        if any(key.startswith(f"{prefix}heads.") for key in state):
+            self._require_heads()
+        super()._load_from_state_dict(state, prefix, *rest)
+
+    def _hook(self) -> None:
+        self._forwards = 0
+        self._handles: list[RemovableHandle] = []
+        if "_forward_pre_hooks" in vars(self._model):  # a copy in the making, of a model that has this inside, has none
+            self._handles.append(self._model.register_forward_pre_hook(Hook(self._count, owner="")))
+        for tap in self._taps:
+            self._handles += _hook(tap, owner=self.name)
+
+    def _adopt_heads(self) -> None:
+        """The heads that blocks built since the last time become children.  A plain loss is one already."""
+        if isinstance(self.criterion, PerBlock) and len(self.heads) < len(self._taps):
+            self.heads.update({_key(tap.name): tap.head for tap in self._taps if tap.head is not None})
+
+    def _require_heads(self) -> None:
+        self._adopt_heads()
+        waiting = [tap.name for tap in self._taps if not tap.built]
+        if waiting:
+            raise RuntimeError(
+                f"the heads of {', '.join(waiting)} do not exist yet: they are built in the first forward in training "
+                "mode. Give attach(..., example=x) to build them at once."
+            )
 
     def _count(self, model: nn.Module, _args: object) -> None:
         self._forwards += model.training and torch.is_grad_enabled()
@@ -183,8 +220,8 @@ class Attachment:
             )
 
 
-def _hook(tap: Tap, loss: BlockLoss | PerBlock, *, owner: str) -> list[RemovableHandle]:
-    source = loss.source(tap.block) if isinstance(loss, PerBlock) else None
+def _hook(tap: Tap, *, owner: str) -> list[RemovableHandle]:
+    source = tap.loss.source(tap.block) if isinstance(tap.loss, PerBlock) else None
     if source is None:
         enter = Hook(lambda _block, args, kwargs: tap.enter(args, kwargs), owner=owner)
         entry = tap.block.register_forward_pre_hook(enter, with_kwargs=True)
@@ -193,6 +230,10 @@ def _hook(tap: Tap, loss: BlockLoss | PerBlock, *, owner: str) -> list[Removable
         entry = tap.block.get_submodule(source).register_forward_hook(enter)
     leave = Hook(lambda _block, _args, output: tap.leave(output), owner=owner)
     return [entry, tap.block.register_forward_hook(leave)]
+
+
+def _key(block: str) -> str:
+    return block.replace(".", "/") or "model"
 
 
 def _call(model: nn.Module, example: Any) -> None:

@@ -1,6 +1,7 @@
 """One block under observation: what its calls leave for the loss."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -8,7 +9,8 @@ from torch import Tensor, nn
 
 from reglet.attach.hooks import recomputing
 from reglet.attach.tensors import first_tensor
-from reglet.types import BlockLoss, Scalar, Terms
+from reglet.precision import no_autocast
+from reglet.types import BlockLoss, Scalar, Terms, WrongKindError
 
 
 @runtime_checkable
@@ -72,6 +74,7 @@ class Tap:
         self.entered: list[Any] = []  # a stack: a block may call itself
         self.pairs: list[Any] = []
         self.idle: set[str] = set()  # why calls were not kept: "eval", "no_grad"
+        self.freed: list[bool] = []  # not empty once a backward pass has freed the graph of an output
 
     @property
     def built(self) -> bool:
@@ -99,6 +102,8 @@ class Tap:
             self.skipped = self.head is None
             taken = None if self.head is None else self._named(self.head.before, taken)
         if self.head is not None:
+            if y.requires_grad and not torch.compiler.is_compiling():
+                y.register_hook(partial(_note_freed, self.freed))
             self.pairs.append(self._named(self.head.after, taken, y))
 
     def losses(self) -> list[Scalar]:
@@ -108,8 +113,8 @@ class Tap:
             found.append(self._named(self.head, self.pairs.pop()))
         return found
 
-    def __getstate__(self) -> dict[str, Any]:  # a copy or pickle of a model that owns its taps takes no tensors along
-        return {**self.__dict__, "entered": [], "pairs": [], "idle": set()}
+    def __getstate__(self) -> dict[str, Any]:  # a copy or pickle takes no tensors along
+        return {**self.__dict__, "entered": [], "pairs": [], "idle": set(), "freed": []}
 
     def _following(self) -> bool:
         if self.skipped or recomputing():
@@ -120,7 +125,7 @@ class Tap:
         tensor = first_tensor(value)
         if tensor is None:
             kind = type(value).__name__
-            raise TypeError(
+            raise WrongKindError(
                 f"block {self.name!r}: no floating-point tensor in its {which} (a {kind}), and one is needed"
             )
         return tensor
@@ -135,10 +140,10 @@ class Tap:
 
 
 def collect(taps: Sequence[Tap], *, reduction: str, allow_unused: bool = False) -> Terms:
-    """The share of each block in the loss of all calls since the last `collect`, in float32.  Starts anew."""
+    """What each block contributes to the loss of all calls since the last `collect`, in float32.  Starts anew."""
     try:
         _check(taps, allow_unused=allow_unused)
-        with torch.autocast(taps[0].device.type, enabled=False):
+        with no_autocast(torch.empty(0, device=taps[0].device)):
             values = {name: torch.stack(found).mean() for name, found in _of_calls(taps).items() if found}
     finally:
         for tap in taps:
@@ -150,13 +155,18 @@ def collect(taps: Sequence[Tap], *, reduction: str, allow_unused: bool = False) 
 def _of_calls(taps: Sequence[Tap]) -> dict[str, list[Scalar]]:
     """The loss of every call, block by block."""
     loss = taps[0].loss
-    if not isinstance(loss, PerBlock) or torch.compiler.is_compiling():
+    if not isinstance(loss, PerBlock):
         return {tap.name: tap.losses() for tap in taps}
     calls = [(tap, pair) for tap in taps for pair in tap.pairs if tap.head is not None]
     found: dict[str, list[Scalar]] = {tap.name: [] for tap in taps}
     for (tap, _), value in zip(calls, loss.losses([t.head for t, _ in calls], [p for _, p in calls]), strict=True):
         found[tap.name].append(value)
     return found
+
+
+def _note_freed(freed: list[bool], _gradient: Tensor) -> None:
+    if not torch._C._autograd._get_current_graph_task_keep_graph():
+        freed.append(True)
 
 
 def _check(taps: Sequence[Tap], *, allow_unused: bool) -> None:
@@ -171,6 +181,12 @@ def _check(taps: Sequence[Tap], *, allow_unused: bool) -> None:
         )
     if unseen and not allow_unused:
         raise RuntimeError(f"did not run: {', '.join(unseen)}. If that is meant, attach(..., allow_unused=True)")
+    freed = [tap.name for tap in followed if tap.pairs and tap.freed]
+    if freed and torch.is_grad_enabled():
+        raise RuntimeError(
+            f"backward() has run and freed the graph of {', '.join(freed)}. Ask for loss() before it and add the two "
+            "losses, or call backward(retain_graph=True) first."
+        )
     blind = [tap.name for tap in followed if not tap.pairs and "no_grad" in tap.idle]
     if blind and torch.is_grad_enabled():
         raise RuntimeError(

@@ -1,13 +1,16 @@
-"""How far a prediction is from its target.  All take (samples, tokens, features) and give a scalar."""
+"""How far a prediction is from its target.
+
+All take (..., samples, tokens, features) and give the mean over these three axes: a scalar for one head, (h,) for h.
+"""
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from reglet.types import Scalar
-
-Tokens = Float[Tensor, "b n d"]
+Tokens = Float[Tensor, "*h b n d"]
+Means = Float[Tensor, "*h"]
+ALL = (-3, -2, -1)
 
 
 class Standardize(nn.Module):
@@ -21,50 +24,42 @@ class Standardize(nn.Module):
         self.eps = eps
 
     def forward(self, h: Tokens) -> Tokens:
-        centred = h - h.mean(1, keepdim=True)
-        return centred * self._scale(centred)
-
-    def gradient(self, h: Tokens, t: Tokens, g: Tokens) -> Tokens:
-        """For h, where g is that for t = t(h): s (g - mean g - t <t, g> / (n - 1)) with s = 1 / sqrt(var + eps^2)."""
-        along = (t * g).sum(1, keepdim=True) / (h.shape[1] - 1)
-        return (g - g.mean(1, keepdim=True)).addcmul_(t, along, value=-1).mul_(self._scale(h - h.mean(1, keepdim=True)))
-
-    def _scale(self, centred: Tokens) -> Float[Tensor, "b 1 d"]:
-        var = centred.square().sum(1, keepdim=True) / (centred.shape[1] - 1)
-        return torch.rsqrt(var + self.eps**2)
+        centred = h - h.mean(-2, keepdim=True)
+        var = centred.square().sum(-2, keepdim=True) / (h.shape[-2] - 1)
+        return centred * torch.rsqrt(var + self.eps**2)
 
 
-def l2(u: Tokens, v: Tokens) -> Scalar:
+def l2(u: Tokens, v: Tokens) -> Means:
     """mean over tokens of ||u - v||_2: what the authors' code computes on standardized tokens."""
-    return ((u - v).square().sum(-1) + 1e-12).sqrt().mean()
+    return ((u - v).square().sum(-1) + 1e-12).sqrt().mean((-2, -1))
 
 
-def mse(u: Tokens, v: Tokens) -> Scalar:
-    return (u - v).square().mean()
+def mse(u: Tokens, v: Tokens) -> Means:
+    return (u - v).square().mean(ALL)
 
 
-def l1(u: Tokens, v: Tokens) -> Scalar:
-    return (u - v).abs().mean()
+def l1(u: Tokens, v: Tokens) -> Means:
+    return (u - v).abs().mean(ALL)
 
 
-def smooth_l1(u: Tokens, v: Tokens) -> Scalar:
-    return F.smooth_l1_loss(u, v)
+def smooth_l1(u: Tokens, v: Tokens) -> Means:
+    return F.smooth_l1_loss(u, v, reduction="none").mean(ALL)
 
 
-def cosine(u: Tokens, v: Tokens) -> Scalar:
+def cosine(u: Tokens, v: Tokens) -> Means:
     """2 - 2 cos(u, v) over features."""
-    return 2 - 2 * F.cosine_similarity(u, v, dim=-1, eps=1e-6).mean()
+    return 2 - 2 * F.cosine_similarity(u, v, dim=-1, eps=1e-6).mean((-2, -1))
 
 
-def kl(u: Tokens, v: Tokens) -> Scalar:
+def kl(u: Tokens, v: Tokens) -> Means:
     """KL(softmax(v) || softmax(u)) over features, mean over tokens; the code divides by the batch size only."""
     log_q, log_p = u.log_softmax(-1), v.log_softmax(-1)
-    return (log_p.exp() * (log_p - log_q)).sum(-1).mean()
+    return (log_p.exp() * (log_p - log_q)).sum(-1).mean((-2, -1))
 
 
-def wasserstein(u: Tokens, v: Tokens) -> Scalar:
+def wasserstein(u: Tokens, v: Tokens) -> Means:
     """1-D Wasserstein distance of a feature's values over the tokens, mean over samples and features."""
-    return (u.sort(1).values - v.sort(1).values).abs().mean()
+    return (u.sort(-2).values - v.sort(-2).values).abs().mean(ALL)
 
 
 DISTANCES = {

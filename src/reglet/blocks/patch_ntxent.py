@@ -23,7 +23,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from reglet import dist
+from reglet import check, dist
+from reglet.precision import at_least_float32, no_autocast
 from reglet.types import Scalar
 
 BLOCK = 1 << 21  # scores at a time: 8 MB
@@ -49,24 +50,28 @@ def patch_ntxent(
     >>> round(patch_ntxent(torch.ones(3, 4, 8), torch.ones(3, 4, 8)).item(), 4)  # log(1 + 2 (n - 1) t)
     2.8332
     """
-    if temperature <= 0 or block < 1:
-        raise ValueError(f"temperature and block must be positive, got {temperature} and {block}")
+    check.positive(temperature=temperature)
+    check.whole(1, block=block)
+    if z.ndim != 3 or z.shape != target.shape:
+        raise ValueError(
+            f"z and target are tokens (n, t, d), place by place; got {tuple(z.shape)} and {tuple(target.shape)}"
+        )
     if symmetric:
         sides = [
             patch_ntxent(a, b, temperature=temperature, intra=intra, symmetric=False, gather=gather, block=block)
             for a, b in ((z, target), (target, z))
         ]
         return torch.stack(sides).mean()
-    with torch.autocast(z.device.type, enabled=False):
+    with no_autocast(z):
         tokens = z.shape[1]
         _require_two_images(z, gather=gather)
         q, k = (_unit(y).flatten(0, 1) for y in (z, target))
         keys, first, everyone = [k], 0, len(q)
         if gather and dist.world_size() > 1:
-            keys, first = [dist.gather(k)], _rows_before(len(q), q)
+            keys, first = [dist.concat_over_ranks(k)], _rows_before(len(q), q)
             everyone = len(keys[0])
         if intra:
-            keys.append(dist.gather(q) if gather else q)
+            keys.append(dist.concat_over_ranks(q) if gather else q)
         value: Tensor = _Sum.apply((first, tokens, temperature, block), q, *keys)
         return (dist.sum_over_ranks(value) if gather else value) / everyone
 
@@ -78,8 +83,8 @@ class PatchNTXent(nn.Module):
         self, *, temperature: float = 0.3, intra: bool = True, symmetric: bool = True, gather: bool = False
     ) -> None:
         super().__init__()
-        if temperature <= 0:
-            raise ValueError(f"temperature must be positive, got {temperature}")
+        check.positive(temperature=temperature)
+        check.flag(intra=intra, symmetric=symmetric, gather=gather)
         self.temperature, self.intra, self.symmetric, self.gather = temperature, intra, symmetric, gather
 
     def extra_repr(self) -> str:
@@ -98,7 +103,7 @@ class PatchNTXent(nn.Module):
 
 def _unit(y: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
     """In float32 at least.  eps as large as float32 wants it: the gradient of a token of zero is 1e6 and not 1e12."""
-    return F.normalize(y.float() if y.dtype in (torch.float16, torch.bfloat16) else y, dim=2, eps=1e-6)
+    return F.normalize(at_least_float32(y), dim=2, eps=1e-6)
 
 
 def _require_two_images(z: Tensor, *, gather: bool) -> None:
@@ -114,7 +119,7 @@ def _require_two_images(z: Tensor, *, gather: bool) -> None:
 
 def _rows_before(rows: int, like: Tensor) -> int:
     """How many rows the ranks before this one have."""
-    every = dist.gather(torch.tensor([float(rows)], dtype=torch.float64, device=like.device))
+    every = dist.concat_over_ranks(torch.tensor([float(rows)], dtype=torch.float64, device=like.device))
     return int(every[: dist.rank()].sum())
 
 

@@ -2,15 +2,16 @@
 
 import math
 from collections.abc import Sequence
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
-from reglet.blocks.sampling import Sampler, Sampling
-from reglet.blocks.sim_head import Pair, Reconstructor, SIMHead
-from reglet.blocks.together import losses
-from reglet.blocks.tokens import Layout
+from reglet import check
+from reglet.attach.sampling import Sampler, Sampling
+from reglet.attach.tokens import Layout
+from reglet.blocks.sim_head import Pair, Reconstructor, SIMHead, losses
+from reglet.seeded import seeded
 from reglet.types import Scalar
 
 Loss = Literal["norm_l2", "norm_mse", "mse", "l1", "smooth_l1", "cosine", "kl", "wasserstein"]
@@ -45,6 +46,11 @@ class SIM(nn.Module):
     channel_dim, batch_dim, skip_tokens: see `Layout`.
     seed: of the heads' weights and of the places; the global random numbers are not used.
 
+    eps: t divides by sqrt(var + eps^2).  The authors' code divides by std + 1e-6, whose gradient is not finite where a
+        feature is constant (a dead ReLU).  In our form the gradient there is at most 1 / eps: 1e-6 would let one dead
+        feature drown the network, so the default is 1e-4.  It changes a feature of std 0.01 by 5e-5 of its value; the
+        code's 1e-6 changes it by 1e-4.
+
     A strided block's output token is compared with the mean of x over its window.
     """
 
@@ -67,13 +73,17 @@ class SIM(nn.Module):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        for given, kind in ((loss, Loss), (reduction, Reduction), (sampling, Sampling), (match, Match)):
-            if given not in get_args(kind):
-                raise ValueError(f"expected one of {', '.join(get_args(kind))}; got {given!r}")
-        if not (dim is None or dim == "sqrt" or (isinstance(dim, int) and dim >= 1)):
+        choices: dict[str, tuple[object, Any]] = {
+            "loss": (loss, Loss),
+            "reduction": (reduction, Reduction),
+            "match": (match, Match),
+        }
+        for name, (given, known) in choices.items():
+            check.choice(name, given, get_args(known))
+        if not (dim is None or dim == "sqrt" or (isinstance(dim, int) and not isinstance(dim, bool) and dim >= 1)):
             raise ValueError(f"dim is a width, 'sqrt' or None, got {dim!r}")
-        if skip_tokens < 0:
-            raise ValueError(f"skip_tokens cannot be negative, got {skip_tokens}")
+        check.positive(eps=eps)
+        check.flag(shared=shared, norm_before_predictor=norm_before_predictor)
         self.sampler = Sampler(rho, sampling=sampling, seed=seed)
         self.layout = Layout(channel_dim=channel_dim, batch_dim=batch_dim, skip_tokens=skip_tokens)
         self.dim, self.loss, self.reduction = dim, loss, reduction
@@ -109,8 +119,7 @@ class SIM(nn.Module):
         c_in, c_out = x_tokens.shape[2], y_tokens.shape[2]
         if c_in != c_out and self.match == "skip":
             return None
-        with torch.random.fork_rng(devices=[]):
-            torch.default_generator.manual_seed((self.seed * 1_000_003 + 7919 * (position + 1)) % 2**63)
+        with seeded((self.seed * 1_000_003 + 7919 * (position + 1)) % 2**63), torch.inference_mode(False):
             head = self.head_of(c_in, c_out)
         return head.to(device=y.device, dtype=torch.float64 if y.dtype == torch.float64 else torch.float32)
 
@@ -132,9 +141,9 @@ class SIM(nn.Module):
             eps=self.eps,
         )
 
-    def losses(self, heads: Sequence[SIMHead], calls: Sequence[Pair | Scalar]) -> list[Scalar]:
+    def losses(self, heads: Sequence[SIMHead], pairs: Sequence[Pair]) -> list[Scalar]:
         """Of one call of each head."""
-        return losses(heads, calls)
+        return losses(heads, pairs)
 
     def advance(self) -> None:
         """Draw new places from now on."""
@@ -146,7 +155,6 @@ class SIM(nn.Module):
             self.head = self.build(x, y, position=0)
         if self.head is None:
             raise ValueError(f"match='skip', and {tuple(x.shape)} and {tuple(y.shape)} differ in channels")
-        with torch.autocast(y.device.type, enabled=False):
-            value: Scalar = self.head(self.head.after(self.head.before(x), y))
+        value: Scalar = self.head(self.head.after(self.head.before(x), y))
         self.advance()
         return value

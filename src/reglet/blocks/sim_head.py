@@ -4,15 +4,15 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from reglet.blocks import chain
+from reglet.attach.sampling import LEAST, Sampler
+from reglet.attach.saving import saved_as_they_are
+from reglet.attach.tokens import Grid, Layout, Places, average_onto, common_grids, points, tokens_at
 from reglet.blocks.distances import DISTANCES, STANDARDIZED, Standardize
-from reglet.blocks.fused import distances, pick
-from reglet.blocks.sampling import LEAST, Sampler
-from reglet.blocks.tokens import Grid, Layout, common_grids, onto, points
-from reglet.blocks.tokens import pick as plain_pick
+from reglet.blocks.stacked import kind, run_together
+from reglet.precision import at_least_float32, no_autocast
 from reglet.types import Scalar
 
 
@@ -25,30 +25,40 @@ class Reconstructor(nn.Module):
 
     def __init__(self, c_in: int, c_out: int, *, dim: int | None, pre: bool, shared: bool) -> None:
         super().__init__()
+        self.x_stem: nn.Sequential | None = None  # None: x takes the last layer of `stem`
+        self.x_trunk: nn.Sequential | None = None  # None: x takes `trunk`
+        self.stem, self.trunk = nn.Sequential(), nn.Sequential()
         if dim is None:
-            self.stem, self.x_stem = nn.Sequential(), nn.Sequential()
-            self.trunk, self.x_trunk = nn.Sequential(), nn.Sequential()
             self.predictor: nn.Module = nn.Sequential(nn.Linear(c_out, c_in), nn.ReLU(), nn.Linear(c_in, c_in))
             return
         width = c_in if pre else c_out
         mapped = [nn.Linear(c_out, c_in, bias=False)] if pre and c_in != c_out else []
-        first = nn.Linear(width, 2 * dim)
-        self.stem, self.trunk = nn.Sequential(*mapped, first), _trunk(dim)
+        self.stem, self.trunk = nn.Sequential(*mapped, nn.Linear(width, 2 * dim)), _trunk(dim)
         self.predictor = nn.Linear(dim, dim)
-        self.x_stem = nn.Sequential(first if shared and width == c_in else _frozen(nn.Linear(c_in, 2 * dim)))
-        self.x_trunk = self.trunk if shared else _frozen(_trunk(dim))
+        if not shared or width != c_in:
+            self.x_stem = _frozen(nn.Sequential(nn.Linear(c_in, 2 * dim)))
+        if not shared:
+            self.x_trunk = _frozen(_trunk(dim))
+
+    @property
+    def stem_of_x(self) -> list[nn.Module]:
+        return list(self.stem)[-1:] if self.x_stem is None else list(self.x_stem)
+
+    @property
+    def trunk_of_x(self) -> list[nn.Module]:
+        return list(self.trunk if self.x_trunk is None else self.x_trunk)
 
 
 class Taken(NamedTuple):
-    """From the input of one call: x_S, for the picked places of the output's grid."""
+    """From the input of one call: x_S behind the first layer, for these places of the output's grid."""
 
-    rows: Float[Tensor, "b n _"]
-    places: Int[Tensor, "b_or_1 n"]
+    hidden: Float[Tensor, "b n _"]
+    places: Places
     grid: Grid
 
 
 class Pair(NamedTuple):
-    """From one call: x_S, and y_S with its gradient."""
+    """From one call: x_S and y_S behind their first layer, which is as far as each head works for itself."""
 
     x: Float[Tensor, "b n _"]
     y: Float[Tensor, "b n _"]
@@ -74,85 +84,82 @@ class SIMHead(nn.Module):
         self.grids: dict[Grid, Grid] = {}  # grid of an input -> grid of its output, as seen so far
 
     def before(self, x: Tensor) -> Taken | Tensor:
-        """The picked tokens, copied: the block may overwrite x, and x itself need not live on.
+        """x_S behind the first layer: the block may overwrite x, and x itself need not live on.
 
         At the first input of a new size it is not known yet which places the output will have: then all of x.
         """
         grid = self.grids.get(self.layout.tokens(x)[1])
         return x.detach().clone() if grid is None else self._take(x, grid)
 
-    def after(self, taken: Taken | Tensor, y: Tensor) -> Pair | Scalar:
-        """What the loss of this call takes; or, of a map, whose tokens are many, that loss itself.
-
-        Not in a compiled forward, which cannot have gradients inside.
-        """
-        grid = self.layout.tokens(y)[1]
+    def after(self, taken: Taken | Tensor, y: Tensor) -> Pair:
+        """What the loss of this call takes."""
+        tokens, grid = self.layout.tokens(y)
         if isinstance(taken, Tensor):
             self.grids[self.layout.tokens(taken)[1]] = grid
             taken = self._take(taken, grid)
         if taken.grid != grid:
             raise RuntimeError(f"inputs of one size gave outputs of grid {taken.grid}, and now {grid}")
-        if torch.compiler.is_compiling():
-            return Pair(taken.rows, plain_pick(self._tokens(y), taken.places).to(taken.rows.dtype))
-        with torch.autocast(y.device.type, enabled=False):
-            pair = Pair(taken.rows, pick(y, self._tokens, taken.places, taken.rows.dtype))
-            return pair if len(grid) < 2 else self(pair)
+        if tokens.shape[1] < LEAST:  # the tokens of the whole batch, as one sample
+            tokens = tokens.flatten(0, 1)[None]
+        with no_autocast(y), saved_as_they_are():
+            rows = tokens_at(tokens, taken.places).to(taken.hidden.dtype)
+            return Pair(taken.hidden, run_together([list(self.net.stem)], rows[None])[0])
 
-    def forward(self, pair: Pair | Scalar) -> Scalar:
-        if isinstance(pair, Tensor):
-            return pair
-        if not torch.compiler.is_compiling():
-            return distances_of([self], [pair])[0]
-        with torch.no_grad():
-            target = nn.Sequential(*self.x_layers)(pair.x)
-        return DISTANCES[self.loss](nn.Sequential(*self.layers)(pair.y), target)
+    def forward(self, pair: Pair) -> Scalar:
+        return losses_of_equal([self], [pair])[0]
 
     @property
-    def x_layers(self) -> Sequence[nn.Module]:
-        """What x_S goes through."""
-        return [*self.net.x_stem, *self.net.x_trunk, *self._standardization]
+    def end_of_x(self) -> Sequence[nn.Module]:
+        """What x goes through behind its first layer."""
+        return [*self.net.trunk_of_x, *self._standardization]
 
     @property
-    def layers(self) -> Sequence[nn.Module]:
-        """What y_S goes through: stem, trunk, predictor, and before or after the latter the standardization."""
-        predictor = _unrolled(self.net.predictor)
+    def end_of_y(self) -> Sequence[nn.Module]:
+        """What y goes through behind its first layer: the standardization stands before or after the predictor."""
+        predictor = list(self.net.predictor) if isinstance(self.net.predictor, nn.Sequential) else [self.net.predictor]
         t = self._standardization
-        end = [*t, *predictor] if self.norm_before_predictor else [*predictor, *t]
-        return [*self.net.stem, *self.net.trunk, *end]
+        return [*self.net.trunk, *t, *predictor] if self.norm_before_predictor else [*self.net.trunk, *predictor, *t]
 
     @property
     def _standardization(self) -> Sequence[nn.Module]:
         return [self.standardize] if self.loss in STANDARDIZED else []
-
-    def _tokens(self, y: Tensor) -> Float[Tensor, "b t c"]:
-        """Those of an output; where a sample has too few, the tokens of the whole batch, as one sample."""
-        tokens, _ = self.layout.tokens(y)
-        return tokens if tokens.shape[1] >= LEAST else tokens.flatten(0, 1)[None]
 
     @torch.no_grad()
     def _take(self, x: Tensor, grid: Grid) -> Taken:
         tokens, own = self.layout.tokens(x)
         source, target = common_grids(own, grid)
         if points(target) < LEAST:  # the tokens of the whole batch, as one sample
-            tokens = onto(tokens, source, target).flatten(0, 1)[None]
+            tokens = average_onto(tokens, source, target).flatten(0, 1)[None]
             source = target = (tokens.shape[1],)
-        index, rows = self.sampler.choose(tokens, source, target)
-        return Taken(rows.to(torch.float64 if rows.dtype == torch.float64 else torch.float32), index, grid)
+        places, rows = self.sampler.choose(tokens, source, target)
+        with no_autocast(x):
+            return Taken(run_together([self.net.stem_of_x], at_least_float32(rows)[None])[0], places, grid)
 
 
-def distances_of(heads: Sequence[SIMHead], pairs: Sequence[Pair]) -> Float[Tensor, " h"]:
-    """The losses of one call of each of some heads that are alike, on as many tokens."""
-    targets = chain.output(list(zip(*(head.x_layers for head in heads), strict=True)), [pair.x for pair in pairs])
-    chains = [head.layers for head in heads]
-    return distances([p.y for p in pairs], targets, chains, DISTANCES[heads[0].loss], stem=len(heads[0].net.stem))
+def losses(heads: Sequence[SIMHead], pairs: Sequence[Pair]) -> list[Scalar]:
+    """Of one call of each head.  A head may be in there several times."""
+    groups: dict[object, list[int]] = {}
+    for i, (head, pair) in enumerate(zip(heads, pairs, strict=True)):
+        layers = head.loss, kind(head.end_of_x), kind(head.end_of_y)
+        groups.setdefault((layers, pair.x.shape, pair.y.shape, pair.y.dtype, pair.y.device), []).append(i)
+    found: dict[int, Scalar] = {}
+    for group in groups.values():
+        values = losses_of_equal([heads[i] for i in group], [pairs[i] for i in group])
+        found.update(zip(group, values.unbind(), strict=True))
+    return [found[i] for i in range(len(pairs))]
+
+
+def losses_of_equal(heads: Sequence[SIMHead], pairs: Sequence[Pair]) -> Float[Tensor, " h"]:
+    """The losses of one call of each of some heads of one kind, on as many tokens."""
+    with no_autocast(pairs[0].y):
+        with torch.no_grad():
+            target = run_together([head.end_of_x for head in heads], torch.stack([pair.x for pair in pairs]))
+        prediction = run_together([head.end_of_y for head in heads], torch.stack([pair.y for pair in pairs]))
+        return DISTANCES[heads[0].loss](prediction, target)
 
 
 def _trunk(dim: int) -> nn.Sequential:
     return nn.Sequential(nn.ReLU(), nn.Linear(2 * dim, dim), nn.ReLU(), nn.Linear(dim, dim))
-
-
-def _unrolled(module: nn.Module) -> list[nn.Module]:
-    return list(module) if isinstance(module, nn.Sequential) else [module]
 
 
 M = TypeVar("M", bound=nn.Module)

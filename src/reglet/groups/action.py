@@ -2,15 +2,14 @@
 
     (g x)[place] = x[table[g][place]]
 
-One table of eight index vectors per grid, one gather per batch.
+One table of eight index vectors per grid, kept on the device; one number per sample goes there; one gather per batch.
 """
-
-from functools import lru_cache
 
 import torch
 from jaxtyping import Int64, Shaped
 from torch import Tensor
 
+from reglet.constants import kept_on_device
 from reglet.groups.d4 import D4
 
 Grid = tuple[int, int]
@@ -22,18 +21,18 @@ def act(x: Shaped[Tensor, "n c h w"], g: D4) -> Shaped[Tensor, "n c h2 w2"]:
     On a grid that is not square, quarter turns exchange height and width: then all elements turn by an odd number of
     quarters, or all by an even one.
     """
-    n, c, h, w = x.shape
-    places = _places(g, n, grid=(h, w)).to(x.device)
+    _, c, h, w = x.shape
+    places = _places(g, x, grid=(h, w))
     out = x.flatten(2).gather(2, places[:, None].expand(-1, c, -1))
     return out.unflatten(2, grid_after(g, (h, w)))
 
 
 def act_on_tokens(y: Shaped[Tensor, "n t d"], g: D4, *, grid: Grid) -> Shaped[Tensor, "n t d"]:
     """g y for tokens that fill `grid` row by row; the result fills `grid_after(g, grid)`."""
-    n, t, d = y.shape
+    _, t, d = y.shape
     if t != grid[0] * grid[1]:
         raise ValueError(f"a grid of {grid[0]} x {grid[1]} has {grid[0] * grid[1]} tokens, got {t}")
-    places = _places(g, n, grid=grid).to(y.device)
+    places = _places(g, y, grid=grid)
     return y.gather(1, places[:, :, None].expand(-1, -1, d))
 
 
@@ -41,15 +40,15 @@ def grid_after(g: D4, grid: Grid) -> Grid:
     return grid if grid[0] == grid[1] or not g.odd else (grid[1], grid[0])
 
 
-def _places(g: D4, n: int, *, grid: Grid) -> Int64[Tensor, "n t"]:
-    if len(g) != n:
-        raise ValueError(f"one element for each of {n} samples, got {len(g)}")
+def _places(g: D4, x: Shaped[Tensor, "n ..."], *, grid: Grid) -> Int64[Tensor, "n t"]:
+    if len(g) != len(x):
+        raise ValueError(f"one element for each of {len(x)} samples, got {len(g)}")
     grid_after(g, grid)  # refuses a mixture that the grid cannot take
-    return table(*grid)[g.number.cpu()]
+    return table(*grid, like=x)[g.number.to(x.device, non_blocking=True)]
 
 
-@lru_cache(maxsize=64)
+@kept_on_device
 def table(h: int, w: int) -> Int64[Tensor, "8 t"]:
     """Where each place of g x comes from, for the eight elements in the order of `D4.every()`."""
-    place = torch.arange(h * w).view(h, w)
+    place = torch.arange(h * w, device="cpu").view(h, w)
     return torch.stack([torch.rot90(p, k).flatten() for p in (place, place.flip(1)) for k in range(4)])

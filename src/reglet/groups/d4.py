@@ -13,7 +13,7 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class D4:
-    """n elements.  turn: k in 0..3.  flip: f.
+    """n elements.  turn: k in 0..3.  flip: f.  They live on the host, whatever they are made of.
 
     >>> g = D4(torch.tensor([1]), torch.tensor([True]))
     >>> (g @ g.inverse()).turn.item(), (g @ g).flip.item()
@@ -24,6 +24,10 @@ class D4:
     flip: Bool[Tensor, " n"]
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "turn", self.turn.cpu())
+        object.__setattr__(self, "flip", self.flip.cpu())
+        if self.turn.shape != self.flip.shape:
+            raise ValueError(f"one turn and one flip for each element, got {len(self.turn)} and {len(self.flip)}")
         if bool(((self.turn < 0) | (self.turn > 3)).any()):
             raise ValueError(f"turns are 0 to 3 quarters, got {self.turn.tolist()}")
 
@@ -56,10 +60,10 @@ class D4:
 
     @staticmethod
     def identity(n: int) -> "D4":
-        return D4(torch.zeros(n, dtype=torch.int64), torch.zeros(n, dtype=torch.bool))
+        return D4(torch.zeros(n, dtype=torch.int64, device="cpu"), torch.zeros(n, dtype=torch.bool, device="cpu"))
 
     @staticmethod
     def every() -> "D4":
         """All eight."""
-        e = torch.arange(8)
+        e = torch.arange(8, device="cpu")
         return D4(e % 4, e >= 4)

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from reglet.groups.action import Grid, act, act_on_tokens, grid_after
 from reglet.groups.d4 import D4
-from reglet.groups.resample import resize, resize_tokens
+from reglet.groups.resize import resize, resize_tokens
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,8 +91,8 @@ class Symmetry:
         return replace(self, grid=(size[0] // patch, size[1] // patch), patch=patch)
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> Element:
-        u = torch.rand(2, n, generator=generator)
-        k, grid = int(torch.randint(4, (), generator=generator)), self._grid(generator)
+        u = torch.rand(2, n, generator=generator, device="cpu")
+        k, grid = int(torch.randint(4, (), generator=generator, device="cpu")), self._grid(generator)
         turn = (4 * u[0]).long().clamp(max=3)
         if self.area is not None or grid[0] != grid[1]:
             turn = (k + 2 * (turn // 2)) % 4
@@ -103,7 +103,7 @@ class Symmetry:
         first, second = self.draw(n, generator), self.draw(n, generator)
         if not self.complement:
             return first, second
-        k0, k1 = (int(k) for k in torch.randint(4, (2,), generator=generator))
+        k0, k1 = (int(k) for k in torch.randint(4, (2,), generator=generator, device="cpu"))
         half, flip = first.d4.turn // 2, first.d4.flip
         turns = (k0 + 2 * half) % 4 * self.turns, (k1 + 2 * (1 - half)) % 4 * self.turns
         flips = flip, ~flip & self.flips
@@ -116,7 +116,7 @@ class Symmetry:
     def _grid(self, generator: torch.Generator | None) -> Grid:
         """w = round(sqrt(area a)), h = round(sqrt(area / a)), with a log-uniform."""
         h, w = self.grid
-        a, b = torch.rand(2, generator=generator).tolist()
+        a, b = torch.rand(2, generator=generator, device="cpu").tolist()
         if self.area is None:
             return self.grid
         scale = self.area[0] + (self.area[1] - self.area[0]) * a

@@ -5,7 +5,16 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from reglet.blocks.tokens import Layout, add, channels_first, common_grids, gather, onto, pick, windows
+from reglet.attach.tokens import (
+    Layout,
+    average_onto,
+    channels_first,
+    common_grids,
+    has_equal_windows,
+    take,
+    tokens_at,
+    windows,
+)
 
 SHAPES = [
     ((2, 5), Layout(), (), 5),
@@ -76,16 +85,16 @@ def test_windows_are_those_of_adaptive_pooling(source: tuple[int, ...], target: 
     x = torch.randn(2, 3, *source, dtype=torch.float64)
     tokens = x.flatten(2).transpose(1, 2)
     expected = pool(x, target).flatten(2).transpose(1, 2)
-    table = windows(source, target)
-    assert table is not None
+    assert has_equal_windows(source, target)
+    table = windows(source, target, like=x)
     torch.testing.assert_close(tokens[:, table].mean(2), expected)
-    torch.testing.assert_close(onto(tokens, source, target), expected)
+    torch.testing.assert_close(average_onto(tokens, source, target), expected)
 
 
 def test_uneven_windows_pool_the_whole_map() -> None:
-    assert windows((5,), (3,)) is None
+    assert not has_equal_windows((5,), (3,))
     x = torch.randn(2, 3, 5)
-    torch.testing.assert_close(onto(x.mT, (5,), (3,)), F.adaptive_avg_pool1d(x, 3).mT)
+    torch.testing.assert_close(average_onto(x.mT, (5,), (3,)), F.adaptive_avg_pool1d(x, 3).mT)
 
 
 def test_grids_that_cannot_be_laid_over_each_other() -> None:
@@ -107,12 +116,12 @@ def layouts(b: int, t: int, c: int) -> list[Tensor]:
 
 @pytest.mark.parametrize("which", [0, 1, 2])
 @pytest.mark.parametrize("rows", [1, 4])
-def test_gather(which: int, rows: int) -> None:
+def test_tokens_at(which: int, rows: int) -> None:
     tokens = layouts(4, 9, 3)[which]
     index = torch.stack([torch.randperm(9)[:5] for _ in range(rows)])
     expected = torch.stack([tokens[i, index[i % rows]] for i in range(4)])
-    assert torch.equal(gather(tokens, index), expected)
-    assert torch.equal(pick(tokens, index), expected)
+    assert torch.equal(take(tokens, index), expected)
+    assert torch.equal(tokens_at(tokens, index), expected)
     assert channels_first(tokens) == (which == 0)
 
 
@@ -120,18 +129,24 @@ def test_gather(which: int, rows: int) -> None:
 def test_tokens_may_be_overwritten_after_they_were_picked(rows: int) -> None:
     leaf = torch.randn(4, 9, 3, requires_grad=True)
     tokens = leaf.clone()
-    picked = pick(tokens, torch.stack([torch.randperm(9)[:5] for _ in range(rows)]))
+    picked = tokens_at(tokens, torch.stack([torch.randperm(9)[:5] for _ in range(rows)]))
     tokens.relu_()
     picked.sum().backward()
     assert leaf.grad is not None
     assert leaf.grad.sum() == 4 * 5 * 3
 
 
-@pytest.mark.parametrize("first", [True, False])
-def test_add_is_the_transpose_of_gather(first: bool) -> None:
-    tokens, rows = torch.randn(4, 9, 3, dtype=torch.float64), torch.randn(4, 5, 3, dtype=torch.float64)
-    for index in (torch.randperm(9)[None, :5], torch.stack([torch.randperm(9)[:5] for _ in range(4)])):
-        back = torch.zeros(4, 3, 9, dtype=torch.float64).transpose(1, 2) if first else torch.zeros_like(tokens)
-        assert channels_first(back) == first
-        add(back, index, rows)
-        torch.testing.assert_close((back * tokens).sum(), (rows * gather(tokens, index)).sum())
+@pytest.mark.parametrize("which", [0, 1, 2])
+@pytest.mark.parametrize("rows", [1, 4])
+def test_first_and_second_derivatives_of_picked_tokens(which: int, rows: int) -> None:
+    tokens = layouts(4, 6, 2)[which].requires_grad_()
+    index = torch.stack([torch.randperm(6)[:3] for _ in range(rows)])
+    assert torch.autograd.gradcheck(lambda t: tokens_at(t, index).square(), tokens)
+    assert torch.autograd.gradgradcheck(lambda t: tokens_at(t, index).square(), tokens)
+
+
+def test_the_gradient_of_a_map_is_laid_out_as_the_map() -> None:
+    y = torch.randn(2, 3, 4, 5, requires_grad=True)
+    tokens_at(Layout().tokens(y)[0], torch.tensor([[1, 7]])).sum().backward()
+    assert y.grad is not None
+    assert y.grad.is_contiguous()

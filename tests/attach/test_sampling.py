@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from reglet.blocks.sampling import REMEMBERED, Sampler
+from reglet.attach.sampling import REMEMBERED, Sampler
 
 
 def sampler(rho: float = 0.2, sampling: str = "shared", seed: int = 0) -> Sampler:

@@ -1,0 +1,80 @@
+"""A regularizer of features, (n, d) -> scalar, on what blocks put out."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Literal, get_args
+
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reglet import check
+from reglet.attach.sampling import Sampler
+from reglet.attach.saving import saved_as_they_are
+from reglet.attach.tokens import Layout, tokens_at
+from reglet.types import Scalar
+
+On = Literal["tokens", "pooled", "class"]
+Regularizer = Callable[[Float[Tensor, "n d"]], Scalar]
+
+
+class OnFeatures(nn.Module):
+    """`loss` of the features of each block's output, for `attach`.  Made by `attach(..., on=)`.
+
+    on: "tokens" takes the places of all samples as rows, "pooled" the mean over the places of each sample, "class" the
+        first token of each sequence.
+    rho: with "tokens", the ratio or count of places per sample, the same in all samples, drawn anew in every step.
+    layout: where outputs have their channels, and how many tokens at the start are no places.
+
+    The batch over all ranks is the loss's own affair: give it `gather=True`.
+    """
+
+    reduction = "mean"
+
+    def __init__(self, loss: Regularizer, *, on: On, rho: int | float = 1.0, layout: Layout | None = None) -> None:
+        super().__init__()
+        check.choice("on", on, get_args(On))
+        self.loss, self.on, self.layout = loss, on, Layout() if layout is None else layout
+        self.sampler = Sampler(rho, least=1)
+
+    def source(self, block: nn.Module) -> str | None:
+        return None
+
+    def build(self, x: Tensor, y: Tensor, *, position: int) -> nn.Module:
+        return _Reader(self)
+
+    def losses(self, heads: Sequence[Any], pairs: Sequence[Float[Tensor, "_ _"]]) -> list[Scalar]:
+        return [self.loss(rows) for rows in pairs]
+
+    def advance(self) -> None:
+        self.sampler.advance()
+
+    def rows(self, y: Tensor) -> Float[Tensor, "n d"]:
+        """The features of one output."""
+        if self.on == "class":
+            y = self.layout.batch_first(y)
+            if y.ndim != 3:
+                raise ValueError(f"on='class' takes the first token of a sequence (B, N, C), got {tuple(y.shape)}")
+            return y[:, 0]
+        tokens, _ = self.layout.tokens(y)
+        if self.on == "pooled":
+            return tokens.mean(1)
+        if self.sampler.count(tokens.shape[1]) == tokens.shape[1]:
+            return tokens.flatten(0, 1)
+        return tokens_at(tokens, self.sampler.places(tokens.shape[1], tokens)).flatten(0, 1)
+
+
+class _Reader(nn.Module):
+    """What `OnFeatures` does at one block."""
+
+    features: OnFeatures
+
+    def __init__(self, features: OnFeatures) -> None:
+        super().__init__()
+        object.__setattr__(self, "features", features)  # not a child: its loss is one of the attachment
+
+    def before(self, x: Tensor) -> None:
+        return None
+
+    def after(self, _taken: None, y: Tensor) -> Float[Tensor, "n d"]:
+        with saved_as_they_are():
+            rows: Tensor = self.features.rows(y).clone()  # the network may overwrite its output
+        return rows

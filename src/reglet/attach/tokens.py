@@ -1,0 +1,175 @@
+"""Feature maps as tokens, without moving them: layouts, receptive windows, and a few tokens of many."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from reglet.constants import kept_on_device
+
+Grid = tuple[int, ...]  # () for vectors, (t,) for sequences, (h, w), (d, h, w)
+Places = Int[Tensor, "b_or_1 n"]  # one row for the whole batch, or one per sample; no place twice in a row
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Where a tensor has its batch and its channels; all other axes are the grid.
+
+    channel_dim: None takes the last axis of (B, C) and (B, N, C), and axis 1 of (B, C, H, W) and (B, C, D, H, W).
+        Say 1 for (B, C, L) of 1-D convolutions, -1 for the (B, H, W, C) of Swin.
+    batch_dim: 1 for the (N, B, C) of nn.Transformer and nn.LSTM; channel_dim is counted with the batch in front.
+    skip_tokens: so many tokens at the start of a sequence (class token, registers) are left out.
+    """
+
+    channel_dim: int | None = None
+    batch_dim: int = 0
+    skip_tokens: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("channel_dim", "batch_dim", "skip_tokens"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not (isinstance(value, int) or (value is None and name == "channel_dim")):
+                raise TypeError(f"{name} must be a whole number, got {value!r}")
+        if self.skip_tokens < 0:
+            raise ValueError(f"skip_tokens cannot be negative, got {self.skip_tokens}")
+
+    def tokens(self, x: Float[Tensor, "..."]) -> tuple[Float[Tensor, "b t c"], Grid]:
+        """A view (B, N, C), and the grid whose N points the tokens are."""
+        x = self.batch_first(x)
+        x = x.movedim(self._channel_dim(x), -1)
+        grid = tuple(x.shape[1:-1])
+        tokens = x.flatten(1, -2) if grid else x.unsqueeze(1)
+        if len(grid) == 1 and self.skip_tokens:
+            tokens, grid = tokens[:, self.skip_tokens :], (grid[0] - self.skip_tokens,)
+        if 0 in tokens.shape:
+            raise ValueError(f"no tokens in {tuple(x.shape)} after skip_tokens={self.skip_tokens}")
+        return tokens, grid
+
+    def batch_first(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
+        if x.ndim < 2 or x.ndim > 5:
+            raise ValueError(f"expected (B, C), (B, N, C), (B, C, H, W) or (B, C, D, H, W), got {tuple(x.shape)}")
+        if not -x.ndim <= self.batch_dim < x.ndim:
+            raise ValueError(f"batch_dim={self.batch_dim} is not an axis of {tuple(x.shape)}")
+        return x.movedim(self.batch_dim, 0)
+
+    def _channel_dim(self, x: Tensor) -> int:
+        if self.channel_dim is not None:
+            if self.channel_dim % x.ndim == 0 or not -x.ndim <= self.channel_dim < x.ndim:
+                raise ValueError(f"channel_dim={self.channel_dim} is not a channel axis of {tuple(x.shape)}")
+            return self.channel_dim
+        if x.ndim < 4:
+            return -1
+        if x.shape[1:-2] == x.shape[2:-1] and x.shape[-1] != x.shape[-2]:
+            raise ValueError(
+                f"{tuple(x.shape)} looks channels-last. Say channel_dim=-1 if it is, channel_dim=1 if it is not"
+            )
+        return 1
+
+
+def has_equal_windows(source: Grid, target: Grid) -> bool:
+    """Whether `windows` exists: every axis shrinks or grows by a whole factor."""
+    return all(a % b == 0 or b % a == 0 for a, b in zip(source, target, strict=True))
+
+
+@kept_on_device
+def windows(source: Grid, target: Grid) -> Int[Tensor, "t r"]:
+    """For each point of `target` the r points of `source` in its window, flat.
+
+    The windows are those of adaptive average pooling: blocks where an axis shrinks by a whole factor, the one point
+    underneath where it grows by one.
+    """
+    flat = torch.zeros(1, 1, dtype=torch.int64, device="cpu")
+    for a, b in zip(source, target, strict=True):
+        axis = torch.arange(a, device="cpu")
+        axis = axis.view(b, a // b) if a % b == 0 else axis.repeat_interleave(b // a)[:, None]
+        flat = (flat[:, None, :, None] * a + axis[None, :, None, :]).flatten(2, 3).flatten(0, 1)
+    return flat
+
+
+def average_onto(x: Float[Tensor, "b s c"], source: Grid, target: Grid) -> Float[Tensor, "b t c"]:
+    """All tokens of the grid `source`, averaged over the windows of the grid `target`."""
+    if source == target:
+        return x
+    pool = {1: F.adaptive_avg_pool1d, 2: F.adaptive_avg_pool2d, 3: F.adaptive_avg_pool3d}[len(source)]
+    maps: Tensor = pool(x.transpose(1, 2).unflatten(2, source), target)  # type: ignore[arg-type]
+    return maps.flatten(2).transpose(1, 2)
+
+
+def points(grid: Grid) -> int:
+    return math.prod(grid)
+
+
+def common_grids(x: Grid, y: Grid) -> tuple[Grid, Grid]:
+    """The grids of input and output with equally many axes, if there is one way to lay them over each other."""
+    if len(x) == len(y):
+        return x, y
+    if not y:
+        return x, (1,) * len(x)
+    if points(x) == points(y):  # a map and its row-major sequence
+        return (points(x),), (points(y),)
+    raise ValueError(f"cannot tell which tokens of a grid {x} belong to which of a grid {y}; choose other blocks")
+
+
+def tokens_at(tokens: Float[Tensor, "b t c"], places: Places) -> Float[Tensor, "b n c"]:
+    """The tokens at `places`.  The gradient needs no values of `tokens`, so these may be overwritten later."""
+    if torch.compiler.is_compiling():  # a compiler finds the quickest way by itself, and cannot see through `_Take`
+        if len(places) == 1:
+            return tokens.index_select(1, places[0])
+        return tokens[torch.arange(len(tokens), device=tokens.device)[:, None], places]
+    chosen: Tensor = _Take.apply(tokens, places)
+    return chosen
+
+
+class _Take(torch.autograd.Function):
+    """torch's own `gather` would keep all tokens for backward, and `index_select` is six times slower on maps."""
+
+    @staticmethod
+    def forward(ctx: Any, tokens: Tensor, places: Tensor) -> Tensor:
+        ctx.places, ctx.count, ctx.transposed = places, tokens.shape[1], channels_first(tokens)
+        return take(tokens, places)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None]:
+        whole: Tensor = _Put.apply(g, ctx.places, ctx.count, ctx.transposed)
+        return whole, None
+
+
+class _Put(torch.autograd.Function):
+    """The transpose of `_Take`: rows in their places, zeros elsewhere."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, places: Tensor, count: int, transposed: bool) -> Tensor:
+        ctx.places = places
+        b, _, c = rows.shape
+        if transposed:  # the gradient of a map is laid out as the map is
+            index = places[:, None, :].expand(b, c, -1)
+            return rows.new_zeros(b, c, count).scatter_(2, index, rows.transpose(1, 2)).transpose(1, 2)
+        whole = rows.new_zeros(b, count, c)
+        return whole.index_add_(1, places[0], rows) if len(places) == 1 else whole.scatter_(1, _wide(places, c), rows)
+
+    @staticmethod
+    def backward(ctx: Any, g: Tensor) -> tuple[Tensor, None, None, None]:
+        rows: Tensor = _Take.apply(g, ctx.places)
+        return rows, None, None, None
+
+
+def take(tokens: Float[Tensor, "b t c"], places: Places) -> Float[Tensor, "b n c"]:
+    """`tokens_at` without a gradient of its own."""
+    b, _, c = tokens.shape
+    if channels_first(tokens):  # along the contiguous axis
+        index = places[:, None, :].expand(b, c, -1)
+        return tokens.transpose(1, 2).gather(2, index).transpose(1, 2).contiguous()
+    return tokens.index_select(1, places[0]) if len(places) == 1 else tokens.gather(1, _wide(places, c))
+
+
+def _wide(places: Places, c: int) -> Int[Tensor, "b n c"]:
+    return places[:, :, None].expand(-1, -1, c)
+
+
+def channels_first(tokens: Float[Tensor, "b t c"]) -> bool:
+    """Whether these tokens are a view of a map whose channels come before its grid in memory."""
+    return tokens.stride(2) != 1 and tokens.stride(1) == 1
