@@ -81,7 +81,7 @@ def test_gradcheck() -> None:
 
 def test_bad_input() -> None:
     z, y, head = data()
-    with pytest.raises(ValueError, match=r"BatchFormer was built for latents \(n, 16\), got .* \(6, 8\)"):
+    with pytest.raises(ValueError, match=r"latents of BatchFormer must be .* \(_, 16\) .* got shape \(6, 8\)"):
         BatchFormer(16)(z, y, head)
-    with pytest.raises(ValueError, match="multiple of the heads, got 6 and 4"):
+    with pytest.raises(ValueError, match="multiple of heads, got 6 and 4"):
         BatchFormer(6)

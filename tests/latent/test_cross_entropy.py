@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from reglet.latent import CrossEntropy, GaussianNoise, NoisyLatents, smooth
+from reglet.latent import BatchFormer, CrossEntropy, GaussianNoise, LatentDR, NoisyLatents, smooth
 from reglet.types import LatentLoss, Transform
 
 
@@ -49,7 +49,21 @@ def test_gaussian_noise_is_a_transform() -> None:
 
 
 def test_gaussian_bad_input() -> None:
-    with pytest.raises(ValueError, match="sigma >= 0, got 5 and -1"):
+    with pytest.raises(ValueError, match="sigma must be a number of at least 0, got -1"):
         GaussianNoise(5, -1.0)
-    with pytest.raises(ValueError, match=r"built for latents \(n, 5\)"):
+    with pytest.raises(ValueError, match=r"latents of NoisyLatents must be .* \(_, 5\) .* got shape \(3, 4\)"):
         NoisyLatents(5)(torch.randn(3, 4), torch.tensor([0, 1, 0]), nn.Linear(4, 2))
+
+
+@pytest.mark.parametrize("latents", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("weights", [torch.bfloat16, torch.float32, torch.float64])
+def test_a_head_of_any_precision(latents: torch.dtype, weights: torch.dtype) -> None:
+    """A float32 head takes no bfloat16 latents by itself: they are brought to the precision of its weights."""
+    z = torch.randn(4, 8, generator=torch.Generator().manual_seed(0)).to(latents).requires_grad_()
+    head, y = nn.Linear(8, 3).to(weights), torch.tensor([0, 1, 2, 0])
+    for loss in (CrossEntropy(), NoisyLatents(8), BatchFormer(8), LatentDR(8)):
+        value = loss(z, y, head)
+        assert value.dtype == (torch.float64 if weights == torch.float64 else torch.float32)
+        assert torch.autograd.grad(value, z)[0].dtype == latents
+    (plain,) = CrossEntropy().terms(z, y, head).values()
+    torch.testing.assert_close(plain, F.cross_entropy(head(z.to(weights)).to(plain.dtype), y))

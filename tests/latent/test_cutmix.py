@@ -92,9 +92,9 @@ def test_is_a_transform() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(ValueError, match="must be positive, got -1"):
+    with pytest.raises(ValueError, match="alpha must be a positive number, got -1"):
         CutMix(alpha=-1.0)
-    with pytest.raises(ValueError, match=r"probability, got 1\.5"):
+    with pytest.raises(ValueError, match=r"prob must be a probability, in \[0, 1\], got 1\.5"):
         CutMix(prob=1.5)
     with pytest.raises(ValueError, match="batch of 4, got one of 5"):
         CutMix().apply(torch.randn(5, 2, 4, 4), CutMix().draw(4, seeded()))

@@ -8,10 +8,12 @@ import torch
 from tests.latent import oracles
 from torch import Tensor, nn
 
+import reglet
 from reglet.latent import CrossEntropy, LatentDR, Mixup, RandomPool
 from reglet.latent.attention import Attention
 from reglet.latent.classify import entropy
 from reglet.latent.layer import Layer
+from reglet.schedules import linear
 from reglet.tails import BCL, BalancedSoftmax
 from reglet.types import LatentLoss
 
@@ -104,6 +106,21 @@ def test_gaussian_equals_the_formula() -> None:
     check(dr.terms(z, y, head), want, z, *dr.parameters(), *head.parameters())
 
 
+def test_each_term_has_a_weight_that_may_be_a_schedule() -> None:
+    z, y, head = latents(), labels(), classifier()
+    plain, weighted = built(), built(original=0.5, degraded=linear(0, 4), restored=lambda step: 1 + step)
+    weighted.load_state_dict(plain.state_dict())
+    want = plain.terms(z, y, head)
+    for step, factors in ((0, (0.5, 0.0, 1.0)), (3, (0.5, 3.0, 4.0))):
+        reglet.set_step(weighted, step, 5)
+        found = weighted.terms(z, y, head)
+        for name, factor in zip(("original", "degraded", "restored"), factors, strict=True):
+            torch.testing.assert_close(found[name], factor * want[name])
+    for name in ("original", "degraded", "restored"):
+        with pytest.raises(ValueError, match=f"{name} must be finite and not negative, got -1"):
+            LatentDR(DIM, **{name: -1})
+
+
 def test_the_parts_alone() -> None:
     z, y, head = latents(), labels(), classifier()
     both, d, r = built(), built(parts="D"), built(parts="R")
@@ -158,6 +175,9 @@ def test_default_widths() -> None:
     assert small.restoration.mix.q.out_features == 16
     assert small.restoration.ff[0].out_features == 16
     assert (small.restoration.mix.heads, large.restoration.mix.heads) == (1, 4)
+    pooled = {dim: LatentDR(dim, degrade="pool").restoration for dim in (8, 128, 1024)}
+    assert {dim: layer.mix.q.out_features for dim, layer in pooled.items()} == {8: 8, 128: 16, 1024: 32}
+    assert pooled[128].ff[0].out_features == 16
     assert large.restoration.drop.p == large.restoration.mix.dropout == large.degradation.ff[2].p == 0.5
 
 
@@ -389,7 +409,7 @@ def test_all_labels_alike() -> None:
 
 def test_bad_input() -> None:
     dr, z, y, head = built(), latents(), labels(), classifier()
-    with pytest.raises(ValueError, match=r"built for latents \(n, 8\), got torch.float64 of shape \(7, 6\)"):
+    with pytest.raises(ValueError, match=r"latents of LatentDR must be .* \(_, 8\) .* got shape \(7, 6\)"):
         dr(z[:, :6], y, head)
     with pytest.raises(ValueError, match=r"shape \(7, 8, 1\)"):
         dr(z[..., None], y, head)
@@ -399,29 +419,37 @@ def test_bad_input() -> None:
         dr(z, y, nn.Linear(6, CLASSES).double())
     with pytest.raises(ValueError, match=r"logits \(n, classes\) of latents \(21, 8\), got \(21,\)"):
         dr(z, y, lambda rows: rows.sum(1))
-    with pytest.raises(ValueError, match=r"below 3, got shape \(7,\) and values 0\.\.3"):
+    with pytest.raises(ValueError, match=r"7 class numbers from 0 to 2.* got values 0 to 3"):
         dr(z, torch.tensor([0, 1, 2, 3, 0, 1, 2]), head)
-    with pytest.raises(ValueError, match=r"below 3, got shape .* values -1"):
+    with pytest.raises(ValueError, match=r"class numbers from 0 to 2.* got values -1 to 1"):
         dr(z, y - 1, head)
-    with pytest.raises(ValueError, match="7 latents and 6 labels"):
+    with pytest.raises(ValueError, match=r"labels must be 7 class numbers .* got shape \(6,\)"):
         dr(z, y[:6], head)
-    with pytest.raises(ValueError, match=r"soft labels have shape \(n, 3\), got \(7, 2\)"):
+    with pytest.raises(ValueError, match=r"rows of probabilities \(7, 3\); got torch.float32 of shape \(7, 2\)"):
         dr(z, torch.rand(7, 2), head)
     for wrong in ({"inner": 6, "heads": 4}, {"ff": 0}, {"dropout": 1.0}, {"pool_size": 0, "degrade": "pool"}):
         with pytest.raises(ValueError):
             LatentDR(DIM, **wrong)
 
 
+def test_latents_that_overflow_are_refused() -> None:
+    """Layer norm and attention square the latents, which would end in NaN or, worse, in constants."""
+    with pytest.raises(ValueError, match=r"square of the latents overflows torch.float32 for input of up to 1e\+30"):
+        LatentDR(DIM)(torch.full((N, DIM), 1e30), labels(), nn.Linear(DIM, CLASSES))
+    broken = torch.full((N, DIM), float("nan"))
+    assert LatentDR(DIM)(broken, labels(), nn.Linear(DIM, CLASSES)).isnan()
+
+
 def test_unknown_words() -> None:
     """Past the type checks that the tests run with and a user's program does not."""
     for wrong, message in (
-        ({"degrade": "pooling"}, "degrade is one of attention, pool, gaussian, got 'pooling'"),
-        ({"parts": "both"}, r"parts is one of D\+R, D, R, got 'both'"),
+        ({"degrade": "pooling"}, "degrade must be one of attention, pool, gaussian; got 'pooling'"),
+        ({"parts": "both"}, r"parts must be one of D\+R, D, R; got 'both'"),
     ):
         with pytest.raises(Exception, match=message) as caught:
             _unchecked(LatentDR.__init__)(LatentDR.__new__(LatentDR), DIM, **wrong)
         assert caught.type is ValueError
-    with pytest.raises(ValueError, match="norm is one of post, pre, eq13, got 'both'"):
+    with pytest.raises(ValueError, match="norm must be one of post, pre, eq13; got 'both'"):
         _unchecked(Layer.__init__)(Layer.__new__(Layer), DIM, RandomPool(), ff=2, norm="both")
 
 

@@ -59,7 +59,7 @@ def test_a_pool_above_the_batch_takes_everyone() -> None:
 
 
 def test_bad_input() -> None:
-    with pytest.raises(ValueError, match="at least one sample must be pooled, got size=0"):
+    with pytest.raises(ValueError, match="size must be a whole number of at least 1, got 0"):
         RandomPool(0)
     with pytest.raises(ValueError, match="batch of 1 leaves nothing to pool"):
         RandomPool(1, exclude_self=True).draw(1)

@@ -58,7 +58,8 @@ def test_a_class_weighs_the_same_whatever_its_number() -> None:
 
 def test_terms_and_weights() -> None:
     u, y, prototypes = data()
-    logits, bcl = torch.randn(5, CLASSES).double(), BCL([40, 30, 20, 10], alpha=2.0, beta=0.6, temperature=0.5)
+    bcl = BCL([40, 30, 20, 10], cross_entropy=2.0, contrast=0.6, temperature=0.5)
+    logits = torch.randn(5, CLASSES).double()
     found = bcl.terms(logits, y, u, prototypes)
     torch.testing.assert_close(found["cross_entropy"], 2 * LogitAdjustment([40, 30, 20, 10])(logits, y))
     torch.testing.assert_close(found["contrast"], 0.6 * oracle(u, y, prototypes, 0.5))
@@ -70,7 +71,7 @@ def test_beside_latentdr() -> None:
     u, y, _ = data()
     bcl, head, project = BCL([40, 30, 20, 10]), nn.Linear(6, CLASSES), nn.Linear(6, 6)
     dr = LatentDR(6, criterion=bcl)
-    value = dr(u[0].float(), y, head) + bcl.contrast(u.float(), y, project(head.weight))
+    value = dr(u[0].float(), y, head) + bcl.contrastive(u.float(), y, project(head.weight))
     value.backward()
     assert torch.isfinite(value)
     assert project.weight.grad.any()
@@ -95,12 +96,12 @@ def test_half_precision_is_widened() -> None:
     ("change", "message"),
     [
         (lambda u, y, c: (u[:1], y, c), "at least two views"),
-        (lambda u, y, c: (u, y, c[:2]), r"below the 2 prototypes, got values 0\.\.2"),
-        (lambda u, y, c: (u, y - 1, c), r"got values -1\.\.1"),
+        (lambda u, y, c: (u, y, c[:2]), "5 class numbers from 0 to 1; got values 0 to 2"),
+        (lambda u, y, c: (u, y - 1, c), "got values -1 to 1"),
     ],
 )
 def test_bad_input(change: Any, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         balanced_contrast(*change(*data()))
-    with pytest.raises(ValueError, match="temperature is positive, got 0"):
+    with pytest.raises(ValueError, match="temperature must be a positive number, got 0"):
         BCL([1, 2], temperature=0.0)

@@ -155,8 +155,8 @@ def test_boxes_are_distributed_as_torchvisions(
     v2: ModuleType, scale: tuple[float, float], height: int, width: int
 ) -> None:
     n = 1500
-    crop = views.ResizedCrop(scale, aspect=width / height)
-    ours = crop.boxes(crop.draw(n, seeded()), height=height, width=width, size=32).double()
+    crop, aspect = views.ResizedCrop(scale), torch.full((n,), width / height)
+    ours = crop.boxes(crop.draw(n, seeded(), aspect=aspect), height=height, width=width, size=32).double()
     torch.manual_seed(0)
     peer, image = v2.RandomResizedCrop(32, scale=scale, antialias=True), torch.zeros(3, height, width)
     found = [peer.make_params([image]) for _ in range(n)]
@@ -172,8 +172,8 @@ def test_boxes_are_distributed_as_torchvisions(
 
 
 def test_where_no_box_fits_the_largest_in_the_middle(v2: ModuleType) -> None:
-    crop = views.ResizedCrop((0.9, 1.0), aspect=5.0)
-    box = crop.boxes(crop.draw(3, seeded()), height=41, width=205, size=8)
+    crop = views.ResizedCrop((0.9, 1.0))
+    box = crop.boxes(crop.draw(3, seeded(), aspect=torch.full((3,), 5.0)), height=41, width=205, size=8)
     params = v2.RandomResizedCrop(8, scale=(0.9, 1.0)).make_params([torch.zeros(3, 41, 205)])
     assert box.tolist() == [[params[key] for key in ("top", "left", "height", "width")]] * 3
 
@@ -228,3 +228,36 @@ def test_papers_figures() -> None:
 def test_is_a_transform() -> None:
     assert isinstance(EVERYTHING, Transform)
     assert isinstance(views.policy("smi", size=8), Transform)
+
+
+def test_an_aspect_moves_only_its_own_box() -> None:
+    crop = views.ResizedCrop()
+    square = crop.draw(4, seeded())
+    mixed = crop.draw(4, seeded(), aspect=torch.tensor([1.0, 1.0, 3.0, 1.0]))
+    same = (square == mixed).all(1)
+    assert same.tolist() == [True, True, False, True]
+    boxes = crop.boxes(mixed, height=torch.tensor([20, 30, 20, 9]), width=torch.tensor([20, 30, 60, 9]), size=8)
+    for k, (h, w) in enumerate([(20, 20), (30, 30), (20, 60), (9, 9)]):
+        assert torch.equal(boxes[k], crop.boxes(mixed[k : k + 1], height=h, width=w, size=8)[0])
+
+
+@pytest.mark.parametrize("name", ["ser", "visreg", "digits-strong"])
+def test_a_crop_made_at_the_source_and_the_rest_after_it_are_the_view(name: str) -> None:
+    policy, x = views.policy(name, size=16), torch.rand(6, 3, 20, 30, generator=seeded())
+    draws = policy.draw(6, seeded(), aspect=torch.full((6,), 1.5))
+    made = [
+        views.resized_crop(x, boxes, size=size, interpolation=how).clamp(0, 1)
+        for boxes, size, how in policy.crops(draws, height=20, width=30)
+    ]
+    for one, other in zip(policy.apply(x, draws), policy.finish(made, draws), strict=True):
+        assert torch.allclose(one, other, atol=1e-5)  # the flip is in the matrix here, and after the sum there
+
+
+def test_images_of_many_channels_have_views_too() -> None:
+    policy = views.policy("byol", size=16)
+    x, draws = torch.rand(6, 5, 20, 20, generator=seeded()), policy.draw(6, seeded())
+    first, _ = policy.apply(x, draws)
+    assert first.shape == (6, 5, 16, 16)
+    assert torch.isfinite(first).all()
+    order = torch.randperm(5)  # every channel has the same treatment
+    assert torch.allclose(policy.apply(x[:, order], draws)[0], first[:, order], atol=1e-5)

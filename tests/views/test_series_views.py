@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from reglet.types import Transform
-from reglet.views.series import SeriesDraw, SeriesView, crop, jitter, mask_channels, mask_time, scale
-from reglet.views.series.mask import covered
+from reglet.views.series import SeriesDraw, SeriesView, covered, crop, jitter, mask_channels, mask_time, scale
 
 FULL = SeriesView(crop=(0.4, 0.9), gain=2.0, sigma=0.5, time=0.4, band=0.5)
 

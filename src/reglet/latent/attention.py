@@ -7,6 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from reglet import check
+
 
 class Attention(nn.Module):
     """Every sample z_i looks at all samples of a context: the batch is the sequence.
@@ -27,8 +29,11 @@ class Attention(nn.Module):
         self, dim: int, *, inner: int, heads: int = 1, dropout: float = 0.0, exclude_self: bool = False
     ) -> None:
         super().__init__()
-        if inner < 1 or heads < 1 or inner % heads:
-            raise ValueError(f"the inner width must be a multiple of the heads, got {inner} and {heads}")
+        check.whole(1, dim=dim, inner=inner, heads=heads)
+        check.below_one(dropout=dropout)
+        check.flag(exclude_self=exclude_self)
+        if inner % heads:
+            raise ValueError(f"inner, the width of attention, must be a multiple of heads, got {inner} and {heads}")
         self.heads, self.dropout, self.exclude_self = heads, dropout, exclude_self
         self.q, self.kv, self.out = nn.Linear(dim, inner), nn.Linear(dim, 2 * inner), nn.Linear(inner, dim)
         bound = sqrt(6 / (3 * inner + dim))  # Glorot, of Q, K and V as one matrix

@@ -1,20 +1,22 @@
 """BatchFormer.  Hou, Yu and Tao, CVPR 2022, arXiv:2203.01522."""
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from reglet import check
 from reglet.latent.attention import Attention
 from reglet.latent.classify import (
     Criterion,
     Head,
+    checked_criterion,
     cross_entropy,
-    fit_to,
+    finished,
+    in_precision_of,
     log_probabilities,
-    require_latents,
     targets_for,
 )
 from reglet.latent.layer import Layer
+from reglet.precision import no_autocast
 from reglet.types import Scalar, Terms, total
 
 
@@ -26,6 +28,7 @@ class BatchFormer(nn.Module):
     As in the authors' code: 4 heads, feed-forward of width dim, dropout 0.5, layer norm after each residual, and the
     mean over all 2B rows, hence the halves.  At inference nothing of this is called.
 
+    >>> import torch
     >>> former, head = BatchFormer(8), nn.Linear(8, 3)
     >>> sorted(former.terms(torch.randn(4, 8), torch.tensor([0, 1, 2, 0]), head))
     ['original', 'transformed']
@@ -41,7 +44,7 @@ class BatchFormer(nn.Module):
         criterion: Criterion | None = None,
     ) -> None:
         super().__init__()
-        self.dim, self.criterion = dim, criterion
+        self.dim, self.criterion = dim, checked_criterion(criterion)
         attention = Attention(dim, inner=dim, heads=heads, dropout=dropout)
         self.layer = Layer(dim, attention, ff=dim if ff is None else ff, dropout=dropout)
 
@@ -51,12 +54,13 @@ class BatchFormer(nn.Module):
         return out
 
     def terms(self, z: Tensor, y: Tensor, head: Head) -> Terms:
-        require_latents("BatchFormer", z, dim=self.dim)
-        with torch.autocast(z.device.type, enabled=False):
-            transformed = self.transform(fit_to(self, z))
+        check.tensor("the latents of BatchFormer", z, None, self.dim)
+        with no_autocast(z):
+            transformed = self.transform(in_precision_of(self, z, z))
         log_p, log_q = log_probabilities(head, z, transformed, criterion=self.criterion)
         targets = targets_for(y, log_p)
-        return {"original": cross_entropy(log_p, targets) / 2, "transformed": cross_entropy(log_q, targets) / 2}
+        terms = {"original": cross_entropy(log_p, targets) / 2, "transformed": cross_entropy(log_q, targets) / 2}
+        return finished("BatchFormer", terms, z)
 
     def forward(self, z: Tensor, y: Tensor, head: Head) -> Scalar:
         return total(self.terms(z, y, head))

@@ -7,8 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from reglet import check
 from reglet.latent.mixup import soft_labels
-from reglet.types import Scalar
+from reglet.precision import at_least_float32, no_autocast
+from reglet.types import Scalar, Terms
 
 Head = Callable[[Tensor], Tensor]
 
@@ -20,29 +22,41 @@ class Criterion(Protocol):
     def adjust(self, logits: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]: ...
 
 
-def log_probabilities(
-    head: Head, *latents: Float[Tensor, "n d"], criterion: Criterion | None = None
-) -> list[Float[Tensor, "n k"]]:
-    """log softmax(head(z)) for each set of latents, by one call of the head on all of them.
+def checked_criterion(criterion: Criterion | None) -> Criterion | None:
+    if criterion is not None and not isinstance(criterion, Criterion):
+        raise TypeError(f"criterion must have adjust(logits), as BalancedSoftmax does; got {type(criterion).__name__}")
+    return criterion
 
-    The head runs as the caller's autocast says, the softmax in float32.
+
+def classify(head: Head, *latents: Float[Tensor, "_ d"]) -> list[Float[Tensor, "_ k"]]:
+    """The logits of each set of latents, in float32 at least, by one call of the head on all of them.
+
+    A head that is a module gets latents in the precision of its weights, any other those of the first set.  Within
+    the head, autocast is as the caller has it.
     """
-    z = torch.cat(latents)
+    for z in latents:
+        check.tensor("latents", z, None, latents[0].shape[-1])
+    z = torch.cat([in_precision_of(head, each, latents[0]) for each in latents])
     if isinstance(head, nn.Linear) and head.in_features != z.shape[1]:
         raise ValueError(f"the latents have width {z.shape[1]}, and the head takes {head.in_features}")
     logits = head(z)
     if logits.ndim != 2 or len(logits) != len(z):
         raise ValueError(f"a head makes logits (n, classes) of latents {tuple(z.shape)}, got {tuple(logits.shape)}")
-    with torch.autocast(logits.device.type, enabled=False):
-        logits = widened(logits)
-        logits = logits if criterion is None else criterion.adjust(logits)
-        return list(logits.log_softmax(1).split([len(each) for each in latents]))
+    return list(at_least_float32(logits).split([len(each) for each in latents]))
+
+
+def log_probabilities(
+    head: Head, *latents: Float[Tensor, "n d"], criterion: Criterion | None = None
+) -> list[Float[Tensor, "n k"]]:
+    """log softmax(head(z)) for each set of latents, see `classify`; the softmax is in float32 at least."""
+    every = classify(head, *latents)
+    with no_autocast(every[0]):
+        return [(logits if criterion is None else criterion.adjust(logits)).log_softmax(1) for logits in every]
 
 
 def targets_for(y: Tensor, log_p: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
     """The labels as rows of probabilities, checked against what the head put out."""
-    if len(y) != len(log_p):
-        raise ValueError(f"there are {len(log_p)} latents and {len(y)} labels")
+    check.labels(y, n=len(log_p), classes=log_p.shape[1])
     return soft_labels(y, num_classes=log_p.shape[1]).to(log_p.dtype)
 
 
@@ -56,17 +70,13 @@ def entropy(targets: Float[Tensor, "n k"]) -> Scalar:
     return torch.special.entr(targets.mean(0)).sum()
 
 
-def widened(x: Tensor) -> Tensor:
-    """float16 and bfloat16 as float32, anything else as it is."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+def in_precision_of(weights: object, z: Tensor, otherwise: Tensor) -> Tensor:
+    """z in the precision of a module's weights; where there are none, in that of `otherwise`."""
+    found = weights.parameters() if isinstance(weights, nn.Module) else iter(())
+    return z.to(next((w.dtype for w in found if w.is_floating_point()), otherwise.dtype))
 
 
-def fit_to(weights: nn.Module, z: Tensor) -> Tensor:
-    """Half-precision latents, in the precision of a module's own weights."""
-    weight = next(weights.parameters(), None)
-    return widened(z) if weight is None or z.dtype == widened(z).dtype else z.to(weight.dtype)
-
-
-def require_latents(name: str, z: Tensor, *, dim: int) -> None:
-    if z.ndim != 2 or not z.is_floating_point() or z.shape[1] != dim or len(z) == 0:
-        raise ValueError(f"{name} was built for latents (n, {dim}), got {z.dtype} of shape {tuple(z.shape)}")
+def finished(name: str, terms: Terms, *latents: Tensor) -> Terms:
+    """The terms, unless they overflow."""
+    check.no_overflow(name, terms, *latents)
+    return terms

@@ -3,7 +3,16 @@
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from reglet.latent.classify import Criterion, Head, cross_entropy, log_probabilities, targets_for
+from reglet import check
+from reglet.latent.classify import (
+    Criterion,
+    Head,
+    checked_criterion,
+    cross_entropy,
+    finished,
+    log_probabilities,
+    targets_for,
+)
 from reglet.types import Scalar, Terms, total
 
 
@@ -14,6 +23,8 @@ def smooth(targets: Float[Tensor, "n k"], *, eps: float) -> Float[Tensor, "n k"]
     >>> smooth(torch.tensor([[0.0, 1.0]]), eps=0.1)
     tensor([[0.0500, 0.9500]])
     """
+    check.below_one(eps=eps)
+    check.tensor("targets", targets, None, None)
     return (1 - eps) * targets + eps / targets.shape[1]
 
 
@@ -25,13 +36,13 @@ class CrossEntropy(nn.Module):
 
     def __init__(self, *, label_smoothing: float = 0.0, criterion: Criterion | None = None) -> None:
         super().__init__()
-        if not 0 <= label_smoothing < 1:
-            raise ValueError(f"label_smoothing is in [0, 1), got {label_smoothing}")
-        self.label_smoothing, self.criterion = label_smoothing, criterion
+        check.below_one(label_smoothing=label_smoothing)
+        self.label_smoothing, self.criterion = label_smoothing, checked_criterion(criterion)
 
     def terms(self, z: Tensor, y: Tensor, head: Head) -> Terms:
         (log_p,) = log_probabilities(head, z, criterion=self.criterion)
-        return {"cross_entropy": cross_entropy(log_p, smooth(targets_for(y, log_p), eps=self.label_smoothing))}
+        targets = smooth(targets_for(y, log_p), eps=self.label_smoothing)
+        return finished("CrossEntropy", {"cross_entropy": cross_entropy(log_p, targets)}, z)
 
     def forward(self, z: Tensor, y: Tensor, head: Head) -> Scalar:
         return total(self.terms(z, y, head))

@@ -8,7 +8,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from reglet.latent.mixup import beta, interpolate, soft_labels
+from reglet import check
+from reglet.latent.draws import beta, moved, require_batch
+from reglet.latent.mixup import interpolate, soft_labels
 
 
 class Cut(NamedTuple):
@@ -39,31 +41,30 @@ class CutMix:
     prob: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.alpha > 0:
-            raise ValueError(f"alpha of Beta(alpha, alpha) must be positive, got {self.alpha}")
-        if not 0 <= self.prob <= 1:
-            raise ValueError(f"prob is a probability, got {self.prob}")
+        check.positive(alpha=self.alpha)
+        check.probability(prob=self.prob)
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> Cut:
         """Takes the same number of random values whether or not the batch is cut."""
-        lam = beta(self.alpha, generator)
+        check.whole(1, n=n)
+        lam = float(beta(self.alpha, 1, generator))
         y, x, coin = torch.rand(3, generator=generator, dtype=torch.float64).tolist()
         return Cut(lam=lam if coin < self.prob else 1.0, centre=(y, x), partner=torch.randperm(n, generator=generator))
 
     def apply(self, x: Float[Tensor, "n c h w"], p: Cut) -> Float[Tensor, "n c h w"]:
-        if len(p.partner) != len(x):
-            raise ValueError(f"drawn for a batch of {len(p.partner)}, got one of {len(x)}")
+        require_batch(p.partner, x, None, None, None, None)
         top, bottom, left, right = box(p, height=x.shape[2], width=x.shape[3])
         out = x.clone()
-        out[:, :, top:bottom, left:right] = x[p.partner, :, top:bottom, left:right]
+        out[:, :, top:bottom, left:right] = x[moved(p.partner, x), :, top:bottom, left:right]
         return out
 
     def mix(
         self, x: Float[Tensor, "n c h w"], y: Tensor, p: Cut, *, num_classes: int
     ) -> tuple[Float[Tensor, "n c h w"], Float[Tensor, "n k"]]:
         """Images and their labels, mixed alike.  `y` holds class indices (n,) or is soft already (n, num_classes)."""
-        kept = share(p, height=x.shape[2], width=x.shape[3])
-        return self.apply(x, p), interpolate(soft_labels(y, num_classes=num_classes), p.partner, lam=kept)
+        p = p._replace(partner=moved(p.partner, x))
+        mixed, kept = self.apply(x, p), share(p, height=x.shape[2], width=x.shape[3])
+        return mixed, interpolate(soft_labels(y, num_classes=num_classes), p.partner, lam=kept)
 
 
 def box(p: Cut, *, height: int, width: int) -> tuple[int, int, int, int]:

@@ -6,7 +6,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from reglet.latent.classify import Criterion, Head, cross_entropy, log_probabilities, require_latents, targets_for
+from reglet import check
+from reglet.latent.classify import (
+    Criterion,
+    Head,
+    checked_criterion,
+    cross_entropy,
+    finished,
+    log_probabilities,
+    targets_for,
+)
+from reglet.latent.draws import moved, require_batch
 from reglet.types import Scalar, Terms, total
 
 
@@ -18,18 +28,23 @@ class GaussianNoise:
     sigma: float = 1.0
 
     def __post_init__(self) -> None:
-        if self.dim < 1 or not self.sigma >= 0:
-            raise ValueError(f"expected dim >= 1 and sigma >= 0, got {self.dim} and {self.sigma}")
+        check.whole(1, dim=self.dim)
+        check.not_negative(sigma=self.sigma)
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> Float[Tensor, "n d"]:
         """Standard normal noise."""
+        check.whole(1, n=n)
         return torch.randn(n, self.dim, generator=generator)
 
     def apply(self, x: Float[Tensor, "n d"], p: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        return x + self.sigma * p.to(x)
+        require_batch(p, x, None, self.dim)
+        noisy = x + self.sigma * moved(p.to(x.dtype), x)
+        check.no_overflow("GaussianNoise", {"z + e": noisy}, x)
+        return noisy
 
     def __call__(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """Draw from torch's own generator, and apply."""
+        check.tensor("x", x, None, self.dim)
         return self.apply(x, self.draw(len(x)))
 
 
@@ -43,12 +58,12 @@ class NoisyLatents(nn.Module):
 
     def __init__(self, dim: int, *, sigma: float = 1.0, criterion: Criterion | None = None) -> None:
         super().__init__()
-        self.noise, self.criterion = GaussianNoise(dim, sigma), criterion
+        self.noise, self.criterion = GaussianNoise(dim, sigma), checked_criterion(criterion)
 
     def terms(self, z: Tensor, y: Tensor, head: Head) -> Terms:
-        require_latents("NoisyLatents", z, dim=self.noise.dim)
+        check.tensor("the latents of NoisyLatents", z, None, self.noise.dim)
         (log_p,) = log_probabilities(head, self.noise(z), criterion=self.criterion)
-        return {"noisy": cross_entropy(log_p, targets_for(y, log_p))}
+        return finished("NoisyLatents", {"noisy": cross_entropy(log_p, targets_for(y, log_p))}, z)
 
     def forward(self, z: Tensor, y: Tensor, head: Head) -> Scalar:
         return total(self.terms(z, y, head))

@@ -3,30 +3,34 @@
 import warnings
 from typing import Literal, get_args
 
-import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from reglet import check
 from reglet.latent.attention import Attention
 from reglet.latent.classify import (
     Criterion,
     Head,
+    checked_criterion,
     cross_entropy,
-    fit_to,
+    finished,
+    in_precision_of,
     log_probabilities,
-    require_latents,
     targets_for,
 )
 from reglet.latent.gaussian import GaussianNoise
 from reglet.latent.layer import Layer, Norm
 from reglet.latent.pool import RandomPool
+from reglet.precision import at_least_float32, no_autocast
+from reglet.schedules import Scheduled, Weight, checked_weight
 from reglet.types import Scalar, Terms, total
 
 Degrade = Literal["attention", "pool", "gaussian"]
 Parts = Literal["D+R", "D", "R"]
+LEAST_POOL_WIDTH = 16
 
 
-class LatentDR(nn.Module):
+class LatentDR(Scheduled, nn.Module):
     """Latents are degraded by mixing them with the batch, restored, and classified three times (equation 5):
 
         L = CE(g(z), y) + CE(g(z_d), ybar) + CE(g(z_r), y),    z_d = D(z),  z_r = R(z_d, z),  ybar = 1/B sum_i y_i
@@ -38,7 +42,10 @@ class LatentDR(nn.Module):
     degrade: "attention" (the paper's SA), "pool", or "gaussian" (its control).
     parts: "D+R"; "D": no restored term; "R": no degraded term, and R(z, z) where D would be learned, which is
         BatchFormer up to its widths.
-    inner, ff: widths of attention and feed-forward.  The paper's: dim/4 and dim/4; with "pool" dim/32 and dim/8.
+    original, degraded, restored: weights of the three terms, 1 in the paper; each may be a schedule.
+    inner, ff: widths of attention and feed-forward.  The paper's: dim/4 and dim/4; with "pool" dim/32 and dim/8.  The
+        paper has dim = 2048, and so 64 and 256 with "pool".  At dim = 128 the rule would leave an attention of width
+        4, too narrow to tell samples apart: with "pool" `inner` is at least 16, or dim where that is smaller.
     heads: 4, or 1 where `inner` is below 32.
     norm: "post" (equation 12), "pre", or "eq13" (equation 13 as printed); see `Layer`.
     pool_size: see `RandomPool`.  exclude_self: D mixes sample i with the others only.
@@ -49,6 +56,7 @@ class LatentDR(nn.Module):
     precision of their weights whatever autocast says.  A batch of one has nothing to mix: a warning, and the original
     term alone.  The paper halves the learning rate of whatever it is added to.
 
+    >>> import torch
     >>> dr, head = LatentDR(dim=8), nn.Linear(8, 3)
     >>> sorted(dr.terms(torch.randn(4, 8), torch.tensor([0, 1, 2, 0]), head))
     ['degraded', 'original', 'restored']
@@ -58,6 +66,9 @@ class LatentDR(nn.Module):
         self,
         dim: int,
         *,
+        original: Weight = 1.0,
+        degraded: Weight = 1.0,
+        restored: Weight = 1.0,
         degrade: Degrade = "attention",
         parts: Parts = "D+R",
         inner: int | None = None,
@@ -72,13 +83,17 @@ class LatentDR(nn.Module):
         criterion: Criterion | None = None,
     ) -> None:
         super().__init__()
-        _require("degrade", degrade, get_args(Degrade))
-        _require("parts", parts, get_args(Parts))
+        check.whole(1, dim=dim)
+        check.choice("degrade", degrade, get_args(Degrade))
+        check.choice("parts", parts, get_args(Parts))
         pooled = degrade == "pool"
-        inner = max(1, dim // (32 if pooled else 4)) if inner is None else inner
+        inner = _inner(dim, pooled=pooled) if inner is None else inner
         ff = max(1, dim // (8 if pooled else 4)) if ff is None else ff
+        check.whole(1, inner=inner, ff=ff, pool_size=pool_size)
         heads = (4 if inner >= 32 and inner % 4 == 0 else 1) if heads is None else heads
-        self.dim, self.parts, self.classifier, self.criterion = dim, parts, classifier, criterion
+        self.original, self.degraded = checked_weight("original", original), checked_weight("degraded", degraded)
+        self.restored = checked_weight("restored", restored)
+        self.dim, self.parts, self.classifier, self.criterion = dim, parts, classifier, checked_criterion(criterion)
 
         def attention(exclude: bool) -> Attention:
             return Attention(dim, inner=inner, heads=heads, dropout=dropout, exclude_self=exclude)
@@ -111,29 +126,28 @@ class LatentDR(nn.Module):
         return total(self.terms(z, y, head))
 
     def terms(self, z: Tensor, y: Tensor, head: Head) -> Terms:
-        require_latents("LatentDR", z, dim=self.dim)
+        check.tensor("the latents of LatentDR", z, None, self.dim)
         names = ["degraded"] * ("D" in self.parts) + ["restored"] * ("R" in self.parts)
         if len(z) == 1:
             warnings.warn("LatentDR got a batch of one, which has nothing to mix: only the original term", stacklevel=2)
             (log_p,) = log_probabilities(head, z, criterion=self.criterion)
-            return {
-                "original": cross_entropy(log_p, targets_for(y, log_p)),
-                **dict.fromkeys(names, log_p.new_zeros(())),
-            }
-        made = self._made(z)
-        log_p, *others = self._log_probabilities(head, z, [made[name] for name in names])
-        targets = targets_for(y, log_p)
-        found = {"original": cross_entropy(log_p, targets)}
-        for name, log_q in zip(names, others, strict=True):
-            # Every row has the target ybar, and the cross-entropy is linear: it needs the mean of log q only.
-            mean = -(targets.mean(0) * log_q.mean(0)).sum() if name == "degraded" else cross_entropy(log_q, targets)
-            found[name] = mean
-        return found
+            found = {"original": cross_entropy(log_p, targets_for(y, log_p))}
+            found |= dict.fromkeys(names, log_p.new_zeros(()))
+        else:
+            made = self._made(z)
+            log_p, *others = self._log_probabilities(head, z, [made[name] for name in names])
+            targets = targets_for(y, log_p)
+            found = {"original": cross_entropy(log_p, targets)}
+            for name, log_q in zip(names, others, strict=True):
+                # Every row has the target ybar, and the cross-entropy is linear: it needs the mean of log q only.
+                mean = -(targets.mean(0) * log_q.mean(0)).sum() if name == "degraded" else cross_entropy(log_q, targets)
+                found[name] = mean
+        return finished("LatentDR", {name: self.now(name) * value for name, value in found.items()}, z)
 
     def _made(self, z: Tensor) -> dict[str, Tensor]:
         """The latents of each term but the first."""
-        with torch.autocast(z.device.type, enabled=False):
-            z = fit_to(self, z)
+        with no_autocast(z):
+            z = in_precision_of(self, z, at_least_float32(z))
             z_d = self.degrade(z)
             made = {"degraded": z_d}
             return made if self.restoration is None else made | {"restored": self.restore(z_d, z)}
@@ -145,6 +159,6 @@ class LatentDR(nn.Module):
         return log_probabilities(head, z, criterion=self.criterion) + own
 
 
-def _require(what: str, got: str, known: tuple[str, ...]) -> None:
-    if got not in known:
-        raise ValueError(f"{what} is one of {', '.join(known)}, got {got!r}")
+def _inner(dim: int, *, pooled: bool) -> int:
+    """The default width of attention: a quarter of dim; with "pool" dim/32, but not below LEAST_POOL_WIDTH."""
+    return max(dim // 32, min(dim, LEAST_POOL_WIDTH)) if pooled else max(1, dim // 4)

@@ -6,6 +6,8 @@ from typing import Literal, get_args
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from reglet import check
+
 Norm = Literal["post", "pre", "eq13"]
 
 
@@ -24,15 +26,16 @@ class Layer(nn.Module):
         self, dim: int, mix: Callable[[Tensor, Tensor], Tensor], *, ff: int, dropout: float = 0.5, norm: Norm = "post"
     ) -> None:
         super().__init__()
-        if norm not in get_args(Norm):
-            raise ValueError(f"norm is one of {', '.join(get_args(Norm))}, got {norm!r}")
-        if ff < 1 or not 0 <= dropout < 1:
-            raise ValueError(f"expected ff >= 1 and dropout in [0, 1), got {ff} and {dropout}")
+        check.choice("norm", norm, get_args(Norm))
+        check.whole(1, dim=dim, ff=ff)
+        check.below_one(dropout=dropout)
         self.mix, self.norm = mix, norm
         self.ff = nn.Sequential(nn.Linear(dim, ff), nn.ReLU(), nn.Dropout(dropout), nn.Linear(ff, dim))
         self.norm1, self.norm2, self.drop = nn.LayerNorm(dim), nn.LayerNorm(dim), nn.Dropout(dropout)
 
     def forward(self, z: Float[Tensor, "n d"], context: Float[Tensor, "m d"]) -> Float[Tensor, "n d"]:
+        if check.readable(z):  # layer norm and attention square them
+            check.no_overflow(type(self).__name__, {"the square of the latents": z.detach().square().sum()}, z)
         if self.norm == "pre":
             z = z + self.drop(self.mix(self.norm1(z), self.norm1(context)))
             return z + self.drop(self.ff(self.norm2(z)))

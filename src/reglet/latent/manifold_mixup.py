@@ -1,12 +1,14 @@
 """Manifold Mixup.  Verma et al., ICML 2019, arXiv:1806.05236."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from reglet import check
 from reglet.attach import Alteration, Where, alter, matching
 from reglet.attach.hooks import recomputing
 from reglet.latent.mixup import Mix, Mixup, interpolate, soft_labels
@@ -39,6 +41,7 @@ class ManifoldMixup:
     """
 
     def __init__(self, model: nn.Module, where: Where, *, alpha: float = 2.0, with_input: bool = True) -> None:
+        check.flag(with_input=with_input)
         blocks = list(matching(model, where))
         if INPUT in blocks and with_input:
             raise ValueError(f"a block is called {INPUT!r}, as the input is here: choose others or with_input=False")
@@ -55,18 +58,27 @@ class ManifoldMixup:
 
     def __call__(self, x: Float[Tensor, "n ..."], p: LayerMix) -> Any:
         """What the model makes of x, mixed at the layer drawn."""
+        with self.mixing(p):
+            return self.model(self.at_input(x, p))
+
+    def at_input(self, x: Float[Tensor, "n ..."], p: LayerMix) -> Float[Tensor, "n ..."]:
+        """x, mixed where the input is the layer drawn."""
+        return self.mixup.apply(x, p.mix) if p.layer == INPUT else x
+
+    @contextmanager
+    def mixing(self, p: LayerMix) -> Iterator[None]:
+        """In it, calls of the model are mixed at the layer drawn, whoever makes them; the input by `at_input`."""
         if not self.model.training:
             raise RuntimeError("Manifold Mixup mixes in training; this model is in eval mode: call it by itself")
         if p.layer not in self.layers:
             raise ValueError(f"drawn for layer {p.layer!r}; here are {', '.join(self.layers)}")
         self._drawn, self._ran = p, p.layer == INPUT
         try:
-            out = self.model(self.mixup.apply(x, p.mix) if p.layer == INPUT else x)
+            yield
         finally:
             self._drawn = None
         if not self._ran:
             raise RuntimeError(f"block {p.layer!r} did not run in training mode, so that nothing was mixed")
-        return out
 
     def labels(self, y: Tensor, p: LayerMix, *, num_classes: int) -> Float[Tensor, "n k"]:
         """The labels of what `p` mixes.  `y` holds class indices (n,) or is soft already (n, num_classes)."""

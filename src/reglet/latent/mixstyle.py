@@ -1,12 +1,17 @@
 """MixStyle.  Zhou et al., ICLR 2021, arXiv:2104.02008."""
 
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
+
+from reglet import check
+from reglet.latent.draws import beta, moved, require_batch
+from reglet.precision import at_least_float32, no_autocast
+
+Partner = Literal["random", "crossdomain"]
 
 
 class Styles(NamedTuple):
@@ -37,38 +42,42 @@ class MixStyle:
 
     prob: float = 0.5
     alpha: float = 0.1
-    partner: Literal["random", "crossdomain"] = "random"
+    partner: Partner = "random"
     eps: float = 1e-6
 
     def __post_init__(self) -> None:
-        if not self.alpha > 0 or not 0 <= self.prob <= 1 or not self.eps > 0:
-            raise ValueError(
-                f"expected alpha > 0, prob in [0, 1] and eps > 0, got {self.alpha}, {self.prob} and {self.eps}"
-            )
-        if self.partner not in ("random", "crossdomain"):
-            raise ValueError(f"partner is random or crossdomain, got {self.partner!r}")
+        check.positive(alpha=self.alpha, eps=self.eps)
+        check.probability(prob=self.prob)
+        check.choice("partner", self.partner, get_args(Partner))
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> Styles:
         """Takes the same number of random values whether or not the batch is changed."""
-        seed = int(torch.randint(2**63 - 1, (), generator=generator))
-        lam = torch.from_numpy(np.random.default_rng(seed).beta(self.alpha, self.alpha, n))
+        check.whole(1, n=n)
+        lam = beta(self.alpha, n, generator)
         changed = bool(torch.rand((), generator=generator) < self.prob)
         return Styles(lam if changed else torch.ones_like(lam), self._partners(n, generator))
 
     def apply(self, x: Float[Tensor, "n c ..."], p: Styles) -> Float[Tensor, "n c ..."]:
-        if len(p.partner) != len(x):
-            raise ValueError(f"drawn for a batch of {len(p.partner)}, got one of {len(x)}")
-        if x.ndim < 3 or x[0, 0].numel() < 2:
+        require_batch(p.partner, x, None, None, None, -1)
+        if x[0, 0].numel() < 2:
             raise ValueError(f"a style is of at least two places, (n, c, ...), got {tuple(x.shape)}")
         places = tuple(range(2, x.ndim))
-        with torch.no_grad(), torch.autocast(x.device.type, enabled=False):
-            h = x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
-            mu, s = h.mean(places, keepdim=True), (h.var(places, keepdim=True) + self.eps).sqrt()
-            lam = p.lam.to(h).view(-1, *[1] * (x.ndim - 1))
-            partner = p.partner.to(x.device)
-            scale = torch.lerp(s[partner], s, lam) / s
-            shift = torch.lerp(mu[partner], mu, lam) - mu * scale
-        return x * scale.to(x.dtype) + shift.to(x.dtype)
+        with torch.no_grad(), no_autocast(x):
+            h = at_least_float32(x)
+            mu, s = h.mean(places, keepdim=True), self._deviation(h)
+            lam, partner = moved(torch.stack([p.lam.to(h.dtype), p.partner.to(h.dtype)]), x)  # in one copy
+            lam, partner = lam.view(-1, *[1] * (x.ndim - 1)), partner.long()
+            scale, shift = torch.lerp(s[partner], s, lam) / s, torch.lerp(mu[partner], mu, lam)
+        # Not as x scale + (shift - mu scale): of an image nearly without contrast both parts would be huge.
+        mixed = ((at_least_float32(x) - mu) * scale + shift).to(x.dtype)
+        check.no_overflow("MixStyle", {"the mixed image": mixed}, x)
+        return mixed
+
+    def _deviation(self, h: Float[Tensor, "n c ..."]) -> Float[Tensor, "n c ..."]:
+        """sqrt(var + eps) over the places.  By a power of two, since the squares of large values would overflow."""
+        places = tuple(range(2, h.ndim))
+        unit = h.abs().amax(places, keepdim=True).clamp_min(1).log2().ceil().exp2()
+        return ((h / unit).var(places, keepdim=True) + self.eps / unit / unit).sqrt() * unit
 
     def __call__(self, x: Float[Tensor, "n c ..."]) -> Float[Tensor, "n c ..."]:
         """Draw from torch's own generator, and apply: what `reglet.alter` calls."""

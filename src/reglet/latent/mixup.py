@@ -3,10 +3,12 @@
 from dataclasses import dataclass
 from typing import NamedTuple
 
-import numpy as np
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
+
+from reglet import check
+from reglet.latent.draws import beta, moved, require_batch
 
 
 class Mix(NamedTuple):
@@ -34,11 +36,11 @@ class Mixup:
     alpha: float = 1.0
 
     def __post_init__(self) -> None:
-        if not self.alpha > 0:
-            raise ValueError(f"alpha of Beta(alpha, alpha) must be positive, got {self.alpha}")
+        check.positive(alpha=self.alpha)
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> Mix:
-        return Mix(lam=beta(self.alpha, generator), partner=torch.randperm(n, generator=generator))
+        check.whole(1, n=n)
+        return Mix(lam=float(beta(self.alpha, 1, generator)), partner=torch.randperm(n, generator=generator))
 
     def apply(self, x: Float[Tensor, "n ..."], p: Mix) -> Float[Tensor, "n ..."]:
         return interpolate(x, p.partner, lam=p.lam)
@@ -47,31 +49,21 @@ class Mixup:
         self, x: Float[Tensor, "n ..."], y: Tensor, p: Mix, *, num_classes: int
     ) -> tuple[Float[Tensor, "n ..."], Float[Tensor, "n k"]]:
         """Samples and their labels, mixed alike.  `y` holds class indices (n,) or is soft already (n, num_classes)."""
+        p = p._replace(partner=moved(p.partner, x))
         return self.apply(x, p), interpolate(soft_labels(y, num_classes=num_classes), p.partner, lam=p.lam)
 
 
 def interpolate(x: Float[Tensor, "n ..."], partner: Int64[Tensor, "m"], *, lam: float) -> Float[Tensor, "n ..."]:
     """lam x_i + (1 - lam) x_partner(i)"""
-    if len(partner) != len(x):
-        raise ValueError(f"drawn for a batch of {len(partner)}, got one of {len(x)}")
-    return torch.lerp(x[partner], x, lam)
+    require_batch(partner, x, None, -1)
+    return torch.lerp(x[moved(partner, x)], x, lam)
 
 
 def soft_labels(y: Tensor, *, num_classes: int) -> Float[Tensor, "n k"]:
     """Class indices as one-hot rows; rows of probabilities as they are."""
+    check.whole(1, num_classes=num_classes)
+    check.labels(y, n=len(y) if isinstance(y, Tensor) and y.ndim else 0, classes=num_classes)
     if y.is_floating_point():
-        if y.ndim != 2 or y.shape[1] != num_classes:
-            raise ValueError(f"soft labels have shape (n, {num_classes}), got {tuple(y.shape)}")
         return y
-    if y.ndim != 1 or (y.numel() and (int(y.min()) < 0 or int(y.max()) >= num_classes)):
-        found = f"{int(y.min())}..{int(y.max())}" if y.numel() else "none"
-        raise ValueError(
-            f"class labels are (n,) integers below {num_classes}, got shape {tuple(y.shape)} and values {found}"
-        )
-    return torch.nn.functional.one_hot(y.long(), num_classes).to(torch.get_default_dtype())
-
-
-def beta(alpha: float, generator: torch.Generator | None = None) -> float:
-    """A draw from Beta(alpha, alpha).  numpy makes it, because torch's sampler takes no generator."""
-    seed = int(torch.randint(2**63 - 1, (), generator=generator))
-    return float(np.random.default_rng(seed).beta(alpha, alpha))
+    # By scatter: where labels cannot be looked at for free, it is the one that still refuses a class out of range.
+    return torch.zeros(len(y), num_classes, device=y.device).scatter_(1, y.long()[:, None], 1.0)

@@ -7,6 +7,9 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
+from reglet import check
+from reglet.latent.draws import moved, require_batch
+
 
 @dataclass(frozen=True)
 class RandomPool:
@@ -26,11 +29,12 @@ class RandomPool:
     exclude_self: bool = False
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ValueError(f"at least one sample must be pooled, got size={self.size}")
+        check.whole(1, size=self.size)
+        check.flag(exclude_self=self.exclude_self)
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> Int64[Tensor, "n m"]:
         """Omega_i in row i."""
+        check.whole(1, n=n)
         most = n - self.exclude_self
         if most < 1:
             raise ValueError(f"a batch of {n} leaves nothing to pool with exclude_self={self.exclude_self}")
@@ -44,12 +48,11 @@ class RandomPool:
         return lots.topk(min(self.size, most), dim=1).indices
 
     def apply(self, x: Float[Tensor, "n d"], p: Int64[Tensor, "b m"]) -> Float[Tensor, "n d"]:
-        if len(p) != len(x):
-            raise ValueError(f"drawn for a batch of {len(p)}, got one of {len(x)}")
-        p = p.to(x.device)
-        weights = x.new_zeros(len(x), len(x)).scatter(1, p, 1 / p.shape[1])
+        require_batch(p, x, None, None)
+        weights = x.new_zeros(len(x), len(x)).scatter(1, moved(p, x), 1 / p.shape[1])
         return weights @ x
 
     def __call__(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """What LatentDR's layer calls in the place of attention: pools `context`."""
-        return self.apply(context, self.draw(len(z)))
+        check.tensor("context", context, None, None)
+        return self.apply(context, self.draw(len(context)))

@@ -7,6 +7,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from reglet import check
+from reglet.precision import at_least_float32, no_autocast
+from reglet.schedules import Scheduled, Weight, checked_weight
 from reglet.tails.logit_adjustment import LogitAdjustment
 from reglet.types import Scalar, Terms, total
 
@@ -22,36 +25,44 @@ def balanced_contrast(
     As in the authors' code the anchor is left out of its own class's mean; the paper's equation 5 divides by its whole
     size.
     """
+    check.positive(temperature=temperature)
+    check.tensor("u", u, None, None, None)
+    check.tensor("prototypes", prototypes, None, u.shape[2])
     v, n, _ = u.shape
-    if v < 2 or len(y) != n:
-        raise ValueError(
-            f"expected at least two views (v, n, d) and n labels, got {tuple(u.shape)} and {len(y)} labels"
-        )
-    if int(y.min()) < 0 or int(y.max()) >= len(prototypes):
-        raise ValueError(
-            f"labels are below the {len(prototypes)} prototypes, got values {int(y.min())}..{int(y.max())}"
-        )
-    with torch.autocast(u.device.type, enabled=False):
-        rows = F.normalize(torch.cat([_wide(u).flatten(0, 1), _wide(prototypes)]), dim=1)
+    if v < 2:
+        raise ValueError(f"expected at least two views (v, n, d), got {tuple(u.shape)}")
+    check.labels(y, n=n, classes=len(prototypes), soft=False)
+    with no_autocast(u):
+        wide = torch.cat([at_least_float32(u).flatten(0, 1), at_least_float32(prototypes)])
+        rows = normalized(wide)
         label = torch.cat([y.long().repeat(v), torch.arange(len(prototypes), device=y.device)])
         logits = rows[: v * n] @ rows.T / temperature
         itself = torch.eye(v * n, len(rows), dtype=torch.bool, device=u.device)
         positive = (label[: v * n, None] == label) & ~itself
-        size = label.bincount()[label] - positive.int()  # of k's class, without the anchor if it is of that class
+        members = logits.new_zeros(len(prototypes)).index_add_(0, label, logits.new_ones(len(rows)))
+        size = members[label] - positive.to(members)  # of k's class, without the anchor if it is of that class
         log_mean = (logits - size.clamp_min(1).log()).masked_fill(itself, -torch.inf).logsumexp(1)
-        return (log_mean - (logits * positive).sum(1) / positive.sum(1)).mean()
+        value = (log_mean - (logits * positive).sum(1) / positive.sum(1)).mean()
+    check.no_overflow("balanced_contrast", {"the loss": value}, u, prototypes)
+    return value
 
 
-class BCL(nn.Module):
-    """alpha CE(logits + log pi, y) + beta balanced_contrast(u, y, prototypes).
+def normalized(rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
+    """Rows of length 1.  Large ones are made smaller first: their squares would overflow."""
+    return F.normalize(rows / rows.detach().abs().amax(1, keepdim=True).clamp_min(1), dim=1)
+
+
+class BCL(Scheduled, nn.Module):
+    """cross_entropy CE(logits + log pi, y) + contrast balanced_contrast(u, y, prototypes).
 
     The authors classify one view and contrast two others; their prototypes are the classifier's weights after a small
     net of their own, `prototypes = mlp(head.weight)`, and u is the latents after another.
 
-    alpha, beta, temperature: 1, 0.35 and 0.1, the defaults of the authors' code.
+    cross_entropy, contrast: the weights, the paper's alpha and beta; each may be a schedule.  1, 0.35 and the
+        temperature of 0.1 are the defaults of the authors' code.
 
     With LatentDR, `LatentDR(dim, criterion=bcl)` has the adjusted cross-entropy in all of its terms, and
-    `bcl.contrast(u, y, prototypes)` is added once, for the original latents.
+    `bcl.contrastive(u, y, prototypes)` is added once, for the original latents.
 
     >>> bcl, y = BCL([90, 10, 5]), torch.tensor([0, 1, 2, 0])
     >>> sorted(bcl.terms(torch.randn(4, 3), y, torch.randn(2, 4, 8), torch.randn(3, 8)))
@@ -59,20 +70,25 @@ class BCL(nn.Module):
     """
 
     def __init__(
-        self, counts: Sequence[int] | Tensor, *, alpha: float = 1.0, beta: float = 0.35, temperature: float = 0.1
+        self,
+        counts: Sequence[int] | Tensor,
+        *,
+        cross_entropy: Weight = 1.0,
+        contrast: Weight = 0.35,
+        temperature: float = 0.1,
     ) -> None:
         super().__init__()
-        if not temperature > 0:
-            raise ValueError(f"the temperature is positive, got {temperature}")
-        self.adjustment = LogitAdjustment(counts)
-        self.alpha, self.beta, self.temperature = alpha, beta, temperature
+        check.positive(temperature=temperature)
+        self.adjustment, self.temperature = LogitAdjustment(counts), temperature
+        self.cross_entropy = checked_weight("cross_entropy", cross_entropy)
+        self.contrast = checked_weight("contrast", contrast)
 
     def adjust(self, logits: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
         return self.adjustment.adjust(logits)
 
-    def contrast(self, u: Float[Tensor, "v n d"], y: Int[Tensor, "n"], prototypes: Float[Tensor, "k d"]) -> Scalar:
-        """beta times the contrastive term."""
-        return self.beta * balanced_contrast(u, y, prototypes, temperature=self.temperature)
+    def contrastive(self, u: Float[Tensor, "v n d"], y: Int[Tensor, "n"], prototypes: Float[Tensor, "k d"]) -> Scalar:
+        """The contrastive term, weighted."""
+        return self.now("contrast") * balanced_contrast(u, y, prototypes, temperature=self.temperature)
 
     def terms(
         self,
@@ -82,8 +98,8 @@ class BCL(nn.Module):
         prototypes: Float[Tensor, "k d"],
     ) -> Terms:
         return {
-            "cross_entropy": self.alpha * self.adjustment(logits, y),
-            "contrast": self.contrast(u, y, prototypes),
+            "cross_entropy": self.now("cross_entropy") * self.adjustment(logits, y),
+            "contrast": self.contrastive(u, y, prototypes),
         }
 
     def forward(
@@ -94,7 +110,3 @@ class BCL(nn.Module):
         prototypes: Float[Tensor, "k d"],
     ) -> Scalar:
         return total(self.terms(logits, y, u, prototypes))
-
-
-def _wide(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x

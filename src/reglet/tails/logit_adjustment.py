@@ -10,6 +10,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from reglet import check
+from reglet.precision import at_least_float32, no_autocast
 from reglet.types import Scalar
 
 
@@ -30,26 +32,46 @@ class LogitAdjustment(nn.Module):
 
     def __init__(self, counts: Sequence[int] | Tensor, *, tau: float = 1.0) -> None:
         super().__init__()
-        n = torch.as_tensor(counts, dtype=torch.float64)
-        if n.ndim != 1 or len(n) < 2 or not bool((n > 0).all()):
-            shown = n.tolist() if n.numel() <= 20 else f"{(~(n > 0)).sum().item()} classes without any"
-            raise ValueError(f"expected training samples of at least two classes, each with some; got {shown}")
+        check.finite(tau=tau)
+        n = _checked(counts)
         self.tau = tau
         self.register_buffer("log_prior", (n / n.sum()).log().float())
 
     def adjust(self, logits: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
-        if logits.shape[1] != len(self.log_prior):
-            raise ValueError(f"counts are of {len(self.log_prior)} classes, logits of {logits.shape[1]}")
-        return logits + self.tau * self.log_prior
+        """logits + tau log pi"""
+        return logits + self._prior_of(logits)
 
     def post_hoc(self, logits: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
         """logits - tau log pi"""
-        return 2 * logits - self.adjust(logits)
+        return logits - self._prior_of(logits)
+
+    def _prior_of(self, logits: Tensor) -> Float[Tensor, "k"]:
+        check.tensor("logits", logits, None, None)
+        if logits.shape[1] != len(self.log_prior):
+            raise ValueError(f"counts are of {len(self.log_prior)} classes, logits of {logits.shape[1]}")
+        return self.tau * self.log_prior
 
     def forward(self, logits: Float[Tensor, "n k"], y: Tensor) -> Scalar:
-        with torch.autocast(logits.device.type, enabled=False):
-            wide = logits.float() if logits.dtype in (torch.float16, torch.bfloat16) else logits
-            return F.cross_entropy(self.adjust(wide), y)
+        with no_autocast(logits):
+            adjusted = self.adjust(at_least_float32(logits))
+            check.labels(y, n=len(logits), classes=logits.shape[1])
+            value = F.cross_entropy(adjusted, y.to(adjusted.dtype) if y.is_floating_point() else y.long())
+        check.no_overflow(type(self).__name__, {"the loss": value}, logits)
+        return value
+
+
+def _checked(counts: Sequence[int] | Tensor) -> Tensor:
+    """Training samples of at least two classes, each with some, in float64."""
+    expected = "counts must be training samples of at least two classes, each with some"
+    try:
+        n = torch.as_tensor(counts, dtype=torch.float64)
+    except (TypeError, ValueError, RuntimeError):
+        raise TypeError(f"{expected}; got {counts!r}") from None
+    good = (n > 0) & n.isfinite()
+    if n.ndim != 1 or len(n) < 2 or not bool(good.all()):
+        shown = n.tolist() if n.numel() <= 20 else f"{(~good).sum().item()} classes without any"
+        raise ValueError(f"{expected}; got {shown}")
+    return n
 
 
 class BalancedSoftmax(LogitAdjustment):

@@ -3,27 +3,27 @@
 from reglet.views.blur import Blur, gaussian_blur
 from reglet.views.color import (
     ColorJitter,
+    Normalize,
     adjust_brightness,
     adjust_contrast,
+    adjust_hue,
     adjust_saturation,
     color_jitter,
     rgb_to_grayscale,
     solarize,
 )
-from reglet.views.crop import PadCrop, ResizedCrop, resized_crop
+from reglet.views.crop import Crops, PadCrop, ResizedCrop, resized_crop
 from reglet.views.draw import Draw, share_geometry
-from reglet.views.flip import hflip
-from reglet.views.hue import adjust_hue
 from reglet.views.multiview import Policy
-from reglet.views.normalize import Normalize
+from reglet.views.orientation import hflip, quarter_turn, rotate
 from reglet.views.policies import POLICIES, policy
-from reglet.views.rotate import quarter_turn, rotate
 from reglet.views.view import View
 
 __all__ = [
     "POLICIES",
     "Blur",
     "ColorJitter",
+    "Crops",
     "Draw",
     "Normalize",
     "PadCrop",

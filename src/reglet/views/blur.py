@@ -23,8 +23,14 @@ def gaussian_blur(x: Float[Tensor, "n c h w"], sigma: Float[Tensor, " n"], *, ke
         raise ValueError(f"a kernel of {kernel} needs images of at least {kernel // 2 + 1} px, got {height} x {width}")
     if not bool((sigma > 0).all()):
         raise ValueError(f"sigma must be positive, got {float(sigma.min())}")
+    return blurred(x, sigma.to(x), kernel=kernel)
+
+
+def blurred(x: Tensor, sigma: Tensor, *, kernel: int) -> Tensor:
+    """`gaussian_blur` without its questions, one of which reads sigma."""
+    height, width = x.shape[2:]
     offset = torch.arange(kernel, device=x.device) - kernel // 2
-    window = torch.softmax(-0.5 * (offset / sigma.to(x)[:, None]) ** 2, dim=1)
+    window = torch.softmax(-0.5 * (offset / sigma[:, None]) ** 2, dim=1)
     columns = _band(window, width)
     rows = columns if height == width else _band(window, height)
     narrow = x.flatten(1, 2) @ columns.mT

@@ -1,13 +1,16 @@
-"""Brightness, contrast, saturation, grey and solarization, a factor for each image."""
+"""What happens to colours: brightness, contrast, saturation, hue, grey, solarization, by a factor for each image; and
+the normalisation of channels."""
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from reglet.constants import kept_on_device
+from reglet.moves import moved
 from reglet.views import check
-from reglet.views.hue import adjust_hue
 
 BRIGHTNESS, CONTRAST, SATURATION, HUE = range(4)  # in `factors` and `order`, as torchvision numbers them
 _GREY = (0.2989, 0.587, 0.114)
@@ -37,6 +40,34 @@ def adjust_saturation(x: Float[Tensor, "n c h w"], factor: Float[Tensor, " n"]) 
     return x.clone() if x.shape[1] == 1 else _only(SATURATION, x, factor)
 
 
+def adjust_hue(x: Float[Tensor, "n c h w"], shift: Float[Tensor, " n"]) -> Float[Tensor, "n c h w"]:
+    """Hue of each image turned by `shift` in [-1/2, 1/2] of the wheel; one channel has no hue.
+
+    RGB -> HSV -> RGB in closed form, without a case for each sixth of the wheel.  With v = max and d = max - min, the
+    hue in sixths of the wheel, from -3 to 3, is
+
+        H = sign(g - b) (2 d - v + g + b - r) / d,
+
+    and after the turn H' = H + 6 shift each channel is v - d clip(2 - |wrap(H' + o)|, 0, 1), o = 3, 1, -1 for r, g, b,
+    wrap to [-3, 3].  The saturation d / v of the usual detour cancels.  torchvision's `adjust_hue` on floats, to within
+    rounding.
+    """
+    check.images(x, channels=(1, 3))
+    check.one_each(x, shift=shift)
+    if x.shape[1] == 1:
+        return x.clone()
+    r, g, b = x.unbind(1)
+    v = torch.maximum(torch.maximum(r, g), b)
+    d = v - torch.minimum(torch.minimum(r, g), b)
+    size = (g + b).sub_(r).sub_(v).add_(d, alpha=2)
+    hue = torch.copysign(size, g - b) / d.clamp(min=torch.finfo(x.dtype).tiny)  # where d is 0, so is the size
+    turned = hue.div_(6).add_(shift.to(x)[:, None, None])
+    offset = _numbers(3 / 6, 1 / 6, -1 / 6, like=x).to(x.dtype)
+    wheel = turned[:, None] + offset[:, None, None]
+    share = wheel.sub_(wheel.round()).abs_().mul_(6).sub_(2).clamp_(-1, 0)  # the clip, negated
+    return share.mul_(d[:, None]).add_(v[:, None])
+
+
 def solarize(x: Float[Tensor, "n c h w"], *, threshold: float = 0.5) -> Float[Tensor, "n c h w"]:
     """1 - x where x >= threshold.  1/2 is torchvision's 128 on uint8."""
     check.images(x)
@@ -55,31 +86,55 @@ def color_jitter(
     their second, then their third; hue comes before or after these, where the image's order has it.  Clipped after each
     step, as torchvision does on floats; on uint8 it also rounds down after each, up to 1/255 a step.
 
+    Images of other than three channels have neither saturation nor hue; their grey is the mean of their channels.
     jitter: images for which it is False stay as they are.
     """
-    check.images(x, channels=(1, 3))
+    check.images(x)
     check.one_each(x, factors=factors, order=order)
-    return jitter_(x.clone(), factors, order, torch.ones(len(x), dtype=torch.bool) if jitter is None else jitter)
+    every = torch.ones(len(x), dtype=torch.bool, device=order.device)
+    return jitter_(x.clone(), steps_of(factors, order, every if jitter is None else jitter).to(x.device))
 
 
-def jitter_(x: Tensor, factors: Tensor, order: Tensor, jitter: Tensor) -> Tensor:
-    """`color_jitter`, in place."""
-    hue_at = order.eq(HUE).int().argmax(1)  # so many steps come before the hue
+class Steps(NamedTuple):
+    """What `color_jitter` does to which images: sorted by how many steps come before their hue.
+
+    counts: so many images have their hue first, second, third, last.  turned: whether any hue of these is changed.
+    """
+
+    rows: Int64[Tensor, " m"]
+    steps: Int64[Tensor, "m 3"]
+    amounts: Float[Tensor, "m 3"]
+    hue: Float[Tensor, " m"]
+    counts: list[int]
+    turned: list[bool]
+
+    def to(self, device: torch.device) -> "Steps":
+        rows, steps, amounts, hue = moved([self.rows, self.steps, self.amounts, self.hue], device)
+        return self._replace(rows=rows, steps=steps, amounts=amounts, hue=hue)
+
+
+def steps_of(factors: Tensor, order: Tensor, jitter: Tensor) -> Steps:
+    hue_at = order.eq(HUE).int().argmax(1)
     chosen = [((hue_at == k) & jitter).nonzero()[:, 0] for k in range(4)]
-    some = torch.cat(chosen)
-    factors, order = factors[some], order[some]
+    rows = torch.cat(chosen)
+    factors, order = factors[rows], order[rows]
     steps = order[order != HUE].view(-1, 3)
-    amounts = factors.gather(1, steps)
-    rows = some.to(x.device)
-    part = x.index_select(0, rows)
+    hue, counts = factors[:, HUE], [len(part) for part in chosen]
+    turned = [bool(part.any()) for part in hue.split(counts)]
+    return Steps(rows, steps, factors.gather(1, steps), hue, counts, turned)
+
+
+def jitter_(x: Tensor, p: Steps) -> Tensor:
+    """`color_jitter`, in place."""
+    part = x.index_select(0, p.rows)
     start = 0
     for k in range(4):
         if k:
-            part = _blend(part, steps[:, k - 1], amounts[:, k - 1])
-        now = slice(start, start := start + len(chosen[k]))
-        if bool(factors[now, HUE].any()):
-            part[now] = adjust_hue(part[now], factors[now, HUE])
-    return x.index_copy_(0, rows, part)
+            part = _blend(part, p.steps[:, k - 1], p.amounts[:, k - 1])
+        now = slice(start, start := start + p.counts[k])
+        if x.shape[1] in (1, 3) and p.turned[k]:
+            part[now] = adjust_hue(part[now], p.hue[now])
+    return x.index_copy_(0, p.rows, part)
 
 
 def _only(step: int, x: Tensor, factor: Tensor) -> Tensor:
@@ -87,7 +142,7 @@ def _only(step: int, x: Tensor, factor: Tensor) -> Tensor:
     check.one_each(x, factor=factor)
     if bool((factor < 0).any()):
         raise ValueError(f"factors must not be negative, got {float(factor.min())}")
-    return _blend(x, torch.full((len(x),), step, device=factor.device), factor)
+    return _blend(x, torch.full((len(x),), step, device=x.device), factor.to(x.device))
 
 
 def _blend(x: Tensor, step: Tensor, factor: Tensor) -> Tensor:
@@ -95,9 +150,9 @@ def _blend(x: Tensor, step: Tensor, factor: Tensor) -> Tensor:
 
     The first and the last are a matrix on the channels of a pixel, the mean grey is an offset.
     """
-    grey = torch.tensor(_GREY, device=x.device, dtype=x.dtype)
-    if x.shape[1] == 1:
-        factor, grey = torch.where(step == SATURATION, 1.0, factor), grey.new_ones(1)
+    grey = _numbers(*_GREY, like=x).to(x.dtype)
+    if (c := x.shape[1]) != 3:  # no colours: nothing to saturate, and all channels weigh the same
+        factor, grey = torch.where(step == SATURATION, 1.0, factor), grey.new_full((c,), 1 / c)
     rest = 1 - factor
     f, of_mean, of_grey = (
         value.to(x)[:, None, None] for value in (factor, rest * (step == CONTRAST), rest * (step == SATURATION))
@@ -106,6 +161,11 @@ def _blend(x: Tensor, step: Tensor, factor: Tensor) -> Tensor:
     offset = of_mean * (pixels.mean(2) @ grey)[:, None, None]
     mix = f * torch.eye(len(grey), device=x.device, dtype=x.dtype) + of_grey * grey
     return (mix @ pixels).add_(offset).clamp_(0, 1).view(x.shape)
+
+
+@kept_on_device
+def _numbers(*values: float) -> Float[Tensor, " k"]:
+    return torch.tensor(values, device="cpu")
 
 
 @dataclass(frozen=True)
@@ -135,3 +195,32 @@ class ColorJitter:
         spans = [(max(0.0, 1 - a), 1 + a) for a in (self.brightness, self.contrast, self.saturation)]
         low, high = torch.tensor([*spans, (-self.hue, self.hue)], device=device).unbind(1)
         return u[:, 8] < self.p, low + (high - low) * u[:, :4], u[:, 4:8].argsort(dim=1)
+
+
+@dataclass(frozen=True)
+class Normalize:
+    """(x - mean) / std by channel; the default is ImageNet's.
+
+    Images of another number of channels take the average of the means and deviations for each of theirs, so that grey
+    images and those of many bands need no policy of their own.
+    """
+
+    mean: tuple[float, ...] = (0.485, 0.456, 0.406)
+    std: tuple[float, ...] = (0.229, 0.224, 0.225)
+
+    def __post_init__(self) -> None:
+        if not self.mean or len(self.mean) != len(self.std):
+            raise ValueError(f"one mean and one std for each channel, got {len(self.mean)} and {len(self.std)}")
+        if not all(value > 0 for value in self.std):
+            raise ValueError(f"std must be positive, got {self.std}")
+
+    def __call__(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c h w"]:
+        return self.into(torch.empty_like(x), x)
+
+    def into(self, out: Float[Tensor, "n c h w"], x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c h w"]:
+        """Written to `out`, which may be x itself."""
+        check.images(x)
+        mean, std = (_numbers(*values, like=x).to(x.dtype) for values in (self.mean, self.std))
+        if x.shape[1] != len(self.mean):
+            mean, std = mean.mean(0, keepdim=True), std.mean(0, keepdim=True)
+        return torch.sub(x, mean[:, None, None], out=out).div_(std[:, None, None])

@@ -2,17 +2,29 @@
 
 import math
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from reglet.views import check
-from reglet.views.flip import hflip
+from reglet.views.orientation import hflip
 from reglet.views.resample import Interpolation, matrices
 
 _TRIES = 10  # as torchvision
 _MIDDLE = 0.4999  # rounds to the middle position, and to the upper left one of two
+
+
+Side = int | Int64[Tensor, " n"]  # of all images alike, or of each
+
+
+class Crops(NamedTuple):
+    """What a view asks of each image: a box (i, j, h, w) in its pixels, resized to size x size."""
+
+    boxes: Int64[Tensor, "n 4"]
+    size: int
+    interpolation: Interpolation = "bilinear"
 
 
 def resized_crop(
@@ -38,14 +50,14 @@ def resized_crop(
     if bool(outside.any()):
         box = boxes[outside][0].tolist()
         raise ValueError(f"a box (i, j, h, w) lies outside the images of {height} x {width}: {box}")
-    return _resize(x, boxes, size, interpolation, flip)
+    return _resize(x, boxes.to(x.device), size, interpolation, None if flip is None else flip.to(x.device))
 
 
 def _resize(x: Tensor, boxes: Tensor, size: int, interpolation: Interpolation, flip: Tensor | None) -> Tensor:
+    """Boxes and flip are on the device of x."""
     height, width = x.shape[2:]
-    i, j, h, w = boxes.to(x.device).unbind(1)
+    i, j, h, w = boxes.unbind(1)
     gain = 1 / 255 if x.dtype == torch.uint8 else 1.0
-    flip = None if flip is None else flip.to(x.device)
     rows = matrices(i, h, size=height, out=size, interpolation=interpolation)
     columns = matrices(j, w, size=width, out=size, interpolation=interpolation, reverse=flip, gain=gain)
     narrow = torch.bmm(x.float().flatten(1, 2), columns.mT)
@@ -58,50 +70,51 @@ class ResizedCrop:
 
     As torchvision's RandomResizedCrop: ten tries, then the largest box in the middle.  A try is judged by shares, not
     by rounded pixels, so a box that would stick out by less than half a pixel is refused here and rounded there.
-    aspect: width / height of the images that will come.
     """
 
     scale: tuple[float, float] = (0.08, 1.0)
     ratio: tuple[float, float] = (3 / 4, 4 / 3)
     interpolation: Interpolation = "bilinear"
-    aspect: float = 1.0
 
     def __post_init__(self) -> None:
         check.interval("scale", self.scale, low=0.0, high=1.0)
         check.interval("ratio", self.ratio, low=0.0, high=math.inf)
-        if not 0 < self.aspect < math.inf:
-            raise ValueError(f"aspect is width / height of the images, got {self.aspect}")
         if self.interpolation not in ("bilinear", "bicubic"):
             raise ValueError(f"interpolation is bilinear or bicubic, got {self.interpolation!r}")
 
-    def draw(self, n: int, generator: torch.Generator | None = None) -> Float[Tensor, "n 4"]:
-        device = generator.device if generator is not None else "cpu"
+    def draw(
+        self, n: int, generator: torch.Generator | None = None, *, aspect: Float[Tensor, " n"] | None = None
+    ) -> Float[Tensor, "n 4"]:
+        """aspect: width / height of each image that will come; None: all are square.
+
+        It does not change how many numbers are drawn, so one image's aspect does not move another's box.
+        """
+        device = generator.device if generator is not None else torch.device("cpu")
         u = torch.rand(n, 2 * _TRIES + 2, generator=generator, device=device)
+        wide = torch.ones(n, 1, device=device) if aspect is None else _aspect(aspect, n).to(device)[:, None]
         low, high = self.scale
         area = low + (high - low) * u[:, :_TRIES]
         low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
         ratio = (low + (high - low) * u[:, _TRIES : 2 * _TRIES]).exp()
-        sides = torch.stack([(area / ratio * self.aspect).sqrt(), (area * ratio / self.aspect).sqrt()], dim=2)
+        sides = torch.stack([(area / ratio * wide).sqrt(), (area * ratio / wide).sqrt()], dim=2)
         fits = (sides <= 1).all(2)
         first = fits.int().argmax(1)
         sides = sides[torch.arange(n, device=device), first]
         found = fits.any(1)[:, None]
-        nearest = min(max(self.aspect, self.ratio[0]), self.ratio[1])
-        largest = sides.new_tensor([min(1.0, self.aspect / nearest), min(1.0, nearest / self.aspect)])
+        nearest = wide.clamp(*self.ratio)
+        largest = torch.cat([wide / nearest, nearest / wide], dim=1).clamp(max=1.0)
         position = torch.where(found, u[:, 2 * _TRIES :], _MIDDLE)
         return torch.cat([position, torch.where(found, sides, largest)], dim=1)
 
-    def boxes(self, crop: Float[Tensor, "n 4"], *, height: int, width: int, size: int) -> Int64[Tensor, "n 4"]:
-        """(i, j, h, w) in pixels of an image of height x width."""
-        limit = torch.tensor([height, width], device=crop.device)
+    def boxes(self, crop: Float[Tensor, "n 4"], *, height: Side, width: Side, size: int) -> Int64[Tensor, "n 4"]:
+        """(i, j, h, w) in pixels of images of height x width."""
+        limit = _limit(crop, height, width)
         sides = (crop[:, 2:] * limit).round().clamp(min=1).minimum(limit)
         corner = (crop[:, :2] * (limit - sides + 1)).floor().minimum(limit - sides)
         return torch.cat([corner, sides], dim=1).long()
 
-    def apply(
-        self, x: Tensor, crop: Float[Tensor, "n 4"], flip: Bool[Tensor, " n"] | None, *, size: int
-    ) -> Float[Tensor, "n c size size"]:
-        boxes = self.boxes(crop, height=x.shape[2], width=x.shape[3], size=size)
+    def cut(self, x: Tensor, boxes: Int64[Tensor, "n 4"], flip: Bool[Tensor, " n"], *, size: int) -> Tensor:
+        """The boxes, resized and flipped; all on the device of x."""
         out = _resize(x, boxes, size, self.interpolation, flip)
         return out.clamp_(0, 1) if self.interpolation == "bicubic" else out  # a cubic overshoots, a pixel cannot
 
@@ -116,14 +129,16 @@ class PadCrop:
         if self.padding < 0:
             raise ValueError(f"padding must not be negative, got {self.padding}")
 
-    def draw(self, n: int, generator: torch.Generator | None = None) -> Float[Tensor, "n 4"]:
+    def draw(
+        self, n: int, generator: torch.Generator | None = None, *, aspect: Float[Tensor, " n"] | None = None
+    ) -> Float[Tensor, "n 4"]:
         device = generator.device if generator is not None else "cpu"
         position = torch.rand(n, 2, generator=generator, device=device)
         return torch.cat([position, torch.ones_like(position)], dim=1)
 
-    def boxes(self, crop: Float[Tensor, "n 4"], *, height: int, width: int, size: int) -> Int64[Tensor, "n 4"]:
+    def boxes(self, crop: Float[Tensor, "n 4"], *, height: Side, width: Side, size: int) -> Int64[Tensor, "n 4"]:
         """(i, j, size, size) in pixels of the image; i and j may be negative."""
-        room = torch.tensor([height, width], device=crop.device) + 2 * self.padding - size
+        room = _limit(crop, height, width) + 2 * self.padding - size
         if bool((room < 0).any()):
             raise ValueError(
                 f"a crop of {size} px needs images of at least {size - 2 * self.padding} px "
@@ -132,13 +147,22 @@ class PadCrop:
         corner = (crop[:, :2] * (room + 1)).floor().minimum(room) - self.padding
         return torch.cat([corner, torch.full_like(corner, size)], dim=1).long()
 
-    def apply(
-        self, x: Tensor, crop: Float[Tensor, "n 4"], flip: Bool[Tensor, " n"] | None, *, size: int
-    ) -> Float[Tensor, "n c size size"]:
-        check.images(x)
-        corner = self.boxes(crop, height=x.shape[2], width=x.shape[3], size=size)[:, :2].to(x.device) + self.padding
+    def cut(self, x: Tensor, boxes: Int64[Tensor, "n 4"], flip: Bool[Tensor, " n"], *, size: int) -> Tensor:
+        """The boxes, flipped; all on the device of x."""
+        corner = boxes[:, :2] + self.padding
         padded = torch.nn.functional.pad(x, [self.padding] * 4)
         windows = padded.unfold(2, size, 1).unfold(3, size, 1)
         out = windows[torch.arange(len(x), device=x.device), :, corner[:, 0], corner[:, 1]]
         out = out.float().div_(255) if x.dtype == torch.uint8 else out.float()
-        return out if flip is None else hflip(out, flip)
+        return hflip(out, flip)
+
+
+def _aspect(given: Tensor, n: int) -> Tensor:
+    if given.shape != (n,) or not bool(((given > 0) & given.isfinite()).all()):
+        raise ValueError(f"aspect is width / height of each of the {n} images, got {given}")
+    return given.float()
+
+
+def _limit(crop: Tensor, height: Side, width: Side) -> Int64[Tensor, "n 2"]:
+    sides = [torch.as_tensor(side, device=crop.device).expand(len(crop)) for side in (height, width)]
+    return torch.stack(sides, dim=1)

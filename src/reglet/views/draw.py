@@ -7,6 +7,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from reglet.moves import moved
+
 
 @dataclass(frozen=True)
 class Draw:
@@ -39,7 +41,9 @@ class Draw:
         return Draw(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
     def to(self, device: torch.device | str) -> "Draw":
-        return Draw(**{field.name: getattr(self, field.name).to(device) for field in fields(self)})
+        names = [field.name for field in fields(self)]
+        there = moved([getattr(self, name) for name in names], torch.device(device))
+        return Draw(**dict(zip(names, there, strict=True)))
 
 
 def share_geometry(draws: Sequence[Draw]) -> list[Draw]:

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
+from reglet.views.crop import Crops, Side
 from reglet.views.draw import Draw
 from reglet.views.view import View
 
@@ -35,11 +37,34 @@ class Policy:
         """Of the global views, in pixels."""
         return self.views[0].size
 
-    def draw(self, n: int, generator: torch.Generator | None = None) -> list[Draw]:
-        return [view.draw(n, generator) for view in self.views]
+    def draw(
+        self, n: int, generator: torch.Generator | None = None, *, aspect: Float[Tensor, " n"] | None = None
+    ) -> list[Draw]:
+        """aspect: width / height of each image that will come; None: all are square."""
+        return [view.draw(n, generator, aspect=aspect) for view in self.views]
 
     def apply(self, images: Tensor, draws: Sequence[Draw]) -> list[Tensor]:
         """uint8 images, or floating-point ones in [0, 1], to normalised float views."""
+        self._one_draw_each(draws)
+        return [view.apply(images, draw) for view, draw in zip(self.views, draws, strict=True)]
+
+    # The same in two steps, for images of many sizes: the source crops while it decodes, the device does the rest.
+
+    @property
+    def crops_whole_images(self) -> bool:
+        """Whether every view can be made in these two steps."""
+        return all(view.crops_whole_images for view in self.views)
+
+    def crops(self, draws: Sequence[Draw], *, height: Side, width: Side) -> list[Crops]:
+        """What each view asks of each image."""
+        self._one_draw_each(draws)
+        return [view.crops(draw, height=height, width=width) for view, draw in zip(self.views, draws, strict=True)]
+
+    def finish(self, crops: Sequence[Tensor], draws: Sequence[Draw]) -> list[Tensor]:
+        """The views, from crops (n, c, size, size) as `crops` asks for them."""
+        self._one_draw_each(draws)
+        return [view.finish(x, draw) for view, x, draw in zip(self.views, crops, draws, strict=True)]
+
+    def _one_draw_each(self, draws: Sequence[Draw]) -> None:
         if len(draws) != len(self.views):
             raise ValueError(f"one draw for each of the {len(self.views)} views, got {len(draws)}")
-        return [view.apply(images, draw) for view, draw in zip(self.views, draws, strict=True)]

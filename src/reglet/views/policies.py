@@ -9,10 +9,9 @@ from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
 from reglet.views.blur import Blur
-from reglet.views.color import ColorJitter
+from reglet.views.color import ColorJitter, Normalize
 from reglet.views.crop import PadCrop, ResizedCrop
 from reglet.views.multiview import Policy
-from reglet.views.normalize import Normalize
 from reglet.views.view import View
 
 

@@ -2,19 +2,21 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from reglet.moves import moved
 from reglet.views import check
-from reglet.views.blur import Blur, gaussian_blur
-from reglet.views.color import ColorJitter, jitter_, rgb_to_grayscale, solarize
-from reglet.views.crop import PadCrop, ResizedCrop
+from reglet.views.blur import Blur, blurred
+from reglet.views.color import ColorJitter, Normalize, Steps, jitter_, rgb_to_grayscale, solarize, steps_of
+from reglet.views.crop import Crops, PadCrop, ResizedCrop, Side
 from reglet.views.draw import Draw
-from reglet.views.normalize import Normalize
-from reglet.views.rotate import quarter_turn, rotate
+from reglet.views.orientation import hflip, rotate
 
+Rows = Int64[Tensor, " _"]
 _CACHED = 1 << 20  # floats of a view that are worked on at a time: on a CPU they should stay in its cache
 
 
@@ -54,9 +56,12 @@ class View:
             kernel = self.blur.kernel
             raise ValueError(f"a blur of {kernel} px needs views of at least {kernel // 2 + 1} px, got {self.size}")
 
-    def draw(self, n: int, generator: torch.Generator | None = None) -> Draw:
+    def draw(
+        self, n: int, generator: torch.Generator | None = None, *, aspect: Float[Tensor, " n"] | None = None
+    ) -> Draw:
+        """aspect: width / height of each image that will come; None: all are square."""
         device = generator.device if generator is not None else torch.device("cpu")
-        crop = self.crop.draw(n, generator)
+        crop = self.crop.draw(n, generator, aspect=aspect)
         u = torch.rand(5, n, generator=generator, device=device)
         jitter, factors, order = (self.jitter or ColorJitter(0.0, 0.0, 0.0, 0.0, p=0.0)).draw(n, generator)
         return Draw(
@@ -72,14 +77,45 @@ class View:
             solarize=u[4] < self.solarize,
         )
 
-    def boxes(self, draw: Draw, *, height: int, width: int) -> Int64[Tensor, "n 4"]:
+    def boxes(self, draw: Draw, *, height: Side, width: Side) -> Int64[Tensor, "n 4"]:
         """The crops (i, j, h, w) in pixels of images of height x width."""
         return self.crop.boxes(draw.crop, height=height, width=width, size=self.size)
 
-    @torch.no_grad()
+    @property
+    def crops_whole_images(self) -> bool:
+        """Whether the crop can be made where images are read, before they have one size; a padded crop cannot."""
+        return isinstance(self.crop, ResizedCrop)
+
+    def crops(self, draw: Draw, *, height: Side, width: Side) -> Crops:
+        """What the source of the images is asked for; `finish` does the rest."""
+        assert isinstance(self.crop, ResizedCrop)
+        return Crops(self.boxes(draw, height=height, width=width), self.size, self.crop.interpolation)
+
     def apply(self, images: Tensor, draw: Draw) -> Float[Tensor, "n c size size"]:
         """uint8 images, or floating-point ones in [0, 1]: the same draw gives the same view."""
         check.images(images)
+        height, width = images.shape[2:]
+
+        def crop(x: Tensor, plan: Plan) -> Tensor:
+            return self.crop.cut(x, plan.boxes, plan.flip, size=self.size)
+
+        return self._in_parts(images, draw, crop, lambda d: self.boxes(d, height=height, width=width))
+
+    def finish(self, crops: Tensor, draw: Draw) -> Float[Tensor, "n c size size"]:
+        """The view of images that are cropped and resized already, as `crops` asks."""
+        check.images(crops)
+        if crops.shape[2:] != (self.size, self.size):
+            raise ValueError(f"crops are {self.size} x {self.size} pixels, got shape {tuple(crops.shape)}")
+        return self._in_parts(crops, draw, lambda x, p: hflip(_unit(x), p.flip), lambda d: d.turn.new_zeros(len(d), 4))
+
+    @torch.no_grad()
+    def _in_parts(
+        self,
+        images: Tensor,
+        draw: Draw,
+        crop: Callable[[Tensor, "Plan"], Tensor],
+        boxes: Callable[[Draw], Int64[Tensor, "n 4"]],
+    ) -> Tensor:
         check.one_each(images, draw=draw.flip)
         n, c = images.shape[:2]
         step = max(1, _CACHED // (c * self.size**2)) if images.device.type == "cpu" else max(1, n)
@@ -87,30 +123,78 @@ class View:
         with torch.autocast(images.device.type, enabled=False):
             for start in range(0, n, step):
                 part = slice(start, start + step)
-                x = self._apply(images[part], draw.take(part))
+                some = draw.take(part)
+                plan = Plan.of(some, boxes(some)).to(images.device)
+                x = self._after_crop(crop(images[part], plan), plan)
                 _ = out[part].copy_(x) if self.normalize is None else self.normalize.into(out[part], x)
         return out
 
-    def _apply(self, images: Tensor, draw: Draw) -> Tensor:
-        x = self.crop.apply(images, draw.crop, draw.flip, size=self.size)
-        x = _some(x, draw.angle != 0, lambda part, on: rotate(part, draw.angle[on]))
-        x = _some(x, draw.turn != 0, lambda part, on: quarter_turn(part, draw.turn[on]))
-        if bool(draw.jitter.any()):
-            x = jitter_(x, draw.factors, draw.order, draw.jitter)
-        x = _some(x, draw.gray, lambda part, on: rgb_to_grayscale(part).expand_as(part))
+    def _after_crop(self, x: Tensor, plan: "Plan") -> Tensor:
+        x = _some(x, plan.rotated, lambda part: rotate(part, plan.angle))
+        for turns, rows in enumerate(plan.turned, start=1):
+            x = _some(x, rows, lambda part, k=turns: torch.rot90(part, k, dims=(2, 3)))  # type: ignore[misc]
+        if len(plan.jitter.rows):
+            x = jitter_(x, plan.jitter)
+        if x.shape[1] == 3:
+            x = _some(x, plan.gray, lambda part: rgb_to_grayscale(part).expand_as(part))
         if self.blur is not None:
             kernel = self.blur.kernel
-            x = _some(x, draw.sigma > 0, lambda part, on: gaussian_blur(part, draw.sigma[on], kernel=kernel))
-        return _some(x, draw.solarize, lambda part, on: solarize(part))
+            x = _some(x, plan.blurred, lambda part: blurred(part, plan.sigma, kernel=kernel))
+        return _some(x, plan.solarized, solarize)
 
 
-def _some(x: Tensor, mask: Tensor, change: Callable[[Tensor, Tensor], Tensor]) -> Tensor:
-    """x with the images of `mask` changed.
+class Plan(NamedTuple):
+    """What a draw comes to: which images each operation changes, by their numbers, and with which values.
 
-    Their indices are found where the draw is, usually the CPU, so that a GPU need not be waited for.
+    It is made where the draw is, on the host, and goes to the images in one copy: a GPU that had to be asked which
+    images a coin chose would have to finish all of its work first.
     """
-    on = mask.nonzero()[:, 0]
-    if len(on) == 0:
-        return x
-    rows = on.to(x.device)
-    return x.index_copy_(0, rows, change(x.index_select(0, rows), on))
+
+    boxes: Int64[Tensor, "n 4"]
+    flip: Bool[Tensor, " n"]
+    rotated: Rows
+    angle: Float[Tensor, " a"]
+    turned: tuple[Rows, Rows, Rows]  # by one, two and three quarters
+    jitter: Steps
+    gray: Rows
+    blurred: Rows
+    sigma: Float[Tensor, " b"]
+    solarized: Rows
+
+    @staticmethod
+    def of(draw: Draw, boxes: Int64[Tensor, "n 4"]) -> "Plan":
+        rotated, blurs = _rows(draw.angle != 0), _rows(draw.sigma > 0)
+        return Plan(
+            boxes,
+            draw.flip,
+            rotated,
+            draw.angle[rotated],
+            (_rows(draw.turn % 4 == 1), _rows(draw.turn % 4 == 2), _rows(draw.turn % 4 == 3)),
+            steps_of(draw.factors, draw.order, draw.jitter),
+            _rows(draw.gray),
+            blurs,
+            draw.sigma[blurs],
+            _rows(draw.solarize),
+        )
+
+    def to(self, device: torch.device) -> "Plan":
+        j = self.jitter
+        once = [self.boxes, self.flip, self.rotated, self.angle, self.gray, self.blurred, self.sigma, self.solarized]
+        there = moved([*once, *self.turned, j.rows, j.steps, j.amounts, j.hue], device)
+        boxes, flip, rotated, angle, gray, blurs, sigma, solarized, one, two, three, rows, steps, amounts, hue = there
+        jitter = j._replace(rows=rows, steps=steps, amounts=amounts, hue=hue)
+        return Plan(boxes, flip, rotated, angle, (one, two, three), jitter, gray, blurs, sigma, solarized)
+
+
+def _rows(mask: Tensor) -> Rows:
+    return mask.nonzero()[:, 0]
+
+
+def _unit(x: Tensor) -> Tensor:
+    """float32 in [0, 1]."""
+    return x.float().div_(255) if x.dtype == torch.uint8 else x.float()
+
+
+def _some(x: Tensor, rows: Rows, change: Callable[[Tensor], Tensor]) -> Tensor:
+    """x with the images `rows` changed."""
+    return x.index_copy_(0, rows, change(x.index_select(0, rows))) if len(rows) else x

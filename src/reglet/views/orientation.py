@@ -1,11 +1,18 @@
-"""Rotation about the centre: by any angle, interpolated, and by quarter turns, exact."""
+"""Images mirrored, and turned about the centre: by any angle, interpolated, or by quarter turns, exact."""
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int64, Shaped
+from jaxtyping import Bool, Float, Int64, Shaped
 from torch import Tensor
 
 from reglet.views import check
+
+
+def hflip(x: Shaped[Tensor, "n c h w"], flip: Bool[Tensor, " n"]) -> Shaped[Tensor, "n c h w"]:
+    """torchvision's `horizontal_flip` of the images for which `flip` is True."""
+    check.images(x)
+    check.one_each(x, flip=flip)
+    return torch.where(flip.to(x.device)[:, None, None, None], x.flip(3), x)
 
 
 def rotate(x: Float[Tensor, "n c h w"], degrees: Float[Tensor, " n"], *, fill: float = 0.0) -> Float[Tensor, "n c h w"]:

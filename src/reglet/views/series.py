@@ -1,0 +1,166 @@
+"""Views of series (n, channels, length), log-mel and telemetry alike: crop, scale, jitter, mask; the draw is kept."""
+
+import math
+from dataclasses import dataclass, fields
+
+import torch
+from jaxtyping import Bool, Float, Int64
+from torch import Tensor
+
+from reglet.moves import moved
+from reglet.views import check
+
+
+def crop(x: Float[Tensor, "n c t"], box: Float[Tensor, "n 2"], *, length: int) -> Float[Tensor, "n c length"]:
+    """The stretch (start, width) in shares, linearly interpolated at `length` places, its two ends among them.
+
+    A width of 1 and length = t change nothing.
+
+    >>> crop(torch.arange(5.0).view(1, 1, 5), torch.tensor([[1.0, 0.5]]), length=3).tolist()
+    [[[2.0, 3.0, 4.0]]]
+    """
+    t = x.shape[2]
+    start, width = box.to(x.device, x.dtype).unbind(1)
+    span = width * (t - 1)
+    steps = torch.linspace(0, 1, length, device=x.device, dtype=x.dtype)
+    where = (start * (t - 1 - span))[:, None] + steps * span[:, None]
+    left = where.floor().long().clamp(0, t - 1)
+    right = (left + 1).clamp(max=t - 1)
+    share = (where - left).clamp(0, 1)[:, None]
+    a, b = (x.gather(2, i[:, None].expand(-1, x.shape[1], -1)) for i in (left, right))
+    return a + share * (b - a)
+
+
+def scale(x: Float[Tensor, "n c t"], gain: Float[Tensor, " n"]) -> Float[Tensor, "n c t"]:
+    """gain x, one factor for all channels of a series, so that their proportions stay."""
+    return x * gain.to(x.device, x.dtype)[:, None, None]
+
+
+def jitter(x: Float[Tensor, "n c t"], sigma: Float[Tensor, " n"], seed: Int64[Tensor, " n"]) -> Float[Tensor, "n c t"]:
+    """x + sigma e, e normal and a function of the series' seed and shape: the same in any batch and on any device."""
+    return x + noise_like(x, sigma, seed).to(x)
+
+
+def noise_like(x: Float[Tensor, "n c t"], sigma: Float[Tensor, " n"], seed: Int64[Tensor, " n"]) -> Tensor:
+    """sigma e of `jitter`, on the host."""
+    noise = torch.zeros(x.shape, dtype=torch.float32, device="cpu")
+    generator = torch.Generator()
+    for i, (deviation, number) in enumerate(zip(sigma.tolist(), seed.tolist(), strict=True)):
+        if deviation > 0:
+            noise[i] = torch.randn(x.shape[1:], generator=generator.manual_seed(number), device="cpu") * deviation
+    return noise
+
+
+def mask_time(x: Float[Tensor, "n c t"], box: Float[Tensor, "n 2"]) -> Float[Tensor, "n c t"]:
+    """Zero, which is the mean of standardised series, in the stretch (start, width) of every channel (SpecAugment,
+    arXiv:1904.08779).
+
+    >>> mask_time(torch.ones(1, 1, 4), torch.tensor([[1.0, 0.5]])).tolist()
+    [[[1.0, 1.0, 0.0, 0.0]]]
+    """
+    return x.masked_fill(covered(box, x.shape[2]).to(x.device)[:, None], 0.0)
+
+
+def mask_channels(x: Float[Tensor, "n c t"], box: Float[Tensor, "n 2"]) -> Float[Tensor, "n c t"]:
+    """Zero in the channels (start, width), at all times: a band of frequencies, where channels are those."""
+    return x.masked_fill(covered(box, x.shape[1]).to(x.device)[:, :, None], 0.0)
+
+
+def covered(box: Float[Tensor, "n 2"], size: int) -> Bool[Tensor, "n size"]:
+    """Which of `size` places lie in the box: round(width size) of them, never all.  On the host, where float64 is."""
+    start, width = box.cpu().double().unbind(1)
+    count = (width * size).round().clamp(max=size - 1)
+    first = (start * (size - count)).round()[:, None]
+    place = torch.arange(size, device="cpu")
+    return (place >= first) & (place < first + count[:, None])
+
+
+@dataclass(frozen=True)
+class SeriesDraw:
+    """Shares, so that a draw fits series of any length and any number of channels.
+
+    crop, time, band: (start, width) of the crop, of the masked stretch and of the masked channels.  The width is a
+        share of the whole, the start one among the starts that are possible, both from 0 to 1.
+    gain: factor of the values.  sigma: deviation of the noise, which is a function of `noise`, a seed for each series.
+    An operation that the view does not have holds its identity: crop (0, 1), width 0, gain 1, sigma 0.
+    """
+
+    crop: Float[Tensor, "n 2"]
+    gain: Float[Tensor, " n"]
+    sigma: Float[Tensor, " n"]
+    noise: Int64[Tensor, " n"]
+    time: Float[Tensor, "n 2"]
+    band: Float[Tensor, "n 2"]
+
+    def __len__(self) -> int:
+        return len(self.gain)
+
+    def take(self, index: slice | Int64[Tensor, " m"]) -> "SeriesDraw":
+        """The draw of some of the series."""
+        return SeriesDraw(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
+
+    def to(self, device: torch.device | str) -> "SeriesDraw":
+        names = [field.name for field in fields(self)]
+        there = moved([getattr(self, name) for name in names], torch.device(device))
+        return SeriesDraw(**dict(zip(names, there, strict=True)))
+
+
+@dataclass(frozen=True)
+class SeriesView:
+    """Crop, scale, jitter, mask, in this order, on standardised series (n, channels, length).
+
+    length: of the view; 0: that of the series.  crop: smallest and largest share of the series.
+    gain: largest factor g of the values; the smallest is 1 / g, and factors are log-uniform between.
+    sigma: largest deviation of the noise.  time, band: largest share of times and of channels that are masked.
+
+    >>> view = SeriesView(crop=(0.5, 1.0), sigma=0.1, time=0.25)
+    >>> x = torch.randn(8, 3, 40)
+    >>> draw = view.draw(8, torch.Generator().manual_seed(0))
+    >>> torch.equal(view.apply(x, draw), view.apply(x, draw))
+    True
+    """
+
+    length: int = 0
+    crop: tuple[float, float] = (1.0, 1.0)
+    gain: float = 1.0
+    sigma: float = 0.0
+    time: float = 0.0
+    band: float = 0.0
+
+    def __post_init__(self) -> None:
+        check.interval("crop", self.crop, low=0.0, high=1.0)
+        if self.length < 0:
+            raise ValueError(f"length is a number of places, or 0, got {self.length}")
+        if not 1 <= self.gain < math.inf:
+            raise ValueError(f"gain is the largest factor, at least 1, got {self.gain}")
+        if not 0 <= self.sigma < math.inf:
+            raise ValueError(f"sigma is a deviation, got {self.sigma}")
+        for name in ("time", "band"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ValueError(f"{name} is the share that is masked, below 1, got {getattr(self, name)}")
+
+    def draw(self, n: int, generator: torch.Generator | None = None) -> SeriesDraw:
+        device = generator.device if generator is not None else torch.device("cpu")
+        u = torch.rand(8, n, generator=generator, device=device)
+        low, high = self.crop
+        return SeriesDraw(
+            crop=torch.stack([u[0], low + (high - low) * u[1]], dim=1),
+            gain=self.gain ** (2 * u[2] - 1),
+            sigma=self.sigma * u[3],
+            noise=torch.randint(2**62, (n,), generator=generator, device=device),
+            time=torch.stack([u[4], self.time * u[5]], dim=1),
+            band=torch.stack([u[6], self.band * u[7]], dim=1),
+        )
+
+    @torch.no_grad()
+    def apply(self, x: Float[Tensor, "n c t"], draw: SeriesDraw) -> Float[Tensor, "n c length"]:
+        """The same draw gives the same view."""
+        if x.ndim != 3 or 0 in x.shape[1:] or not x.is_floating_point():
+            raise ValueError(f"series are floating point (n, channels, length), got {x.dtype} {tuple(x.shape)}")
+        check.one_each(x, draw=draw.gain)
+        length = self.length or x.shape[2]
+        noise = noise_like(x.new_empty(*x.shape[:2], length, device="meta"), draw.sigma, draw.noise)
+        times, channels = covered(draw.time, length), covered(draw.band, x.shape[1])
+        box, gain, noise, times, channels = moved([draw.crop, draw.gain, noise, times, channels], x.device)
+        y = scale(crop(x, box, length=length), gain) + noise.to(x.dtype)
+        return y.masked_fill(times[:, None], 0.0).masked_fill(channels[:, :, None], 0.0)
