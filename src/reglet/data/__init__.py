@@ -2,7 +2,6 @@
 
 from reglet.data.digits import Digits as Digits
 from reglet.data.digits import canvas_digits as canvas_digits
-from reglet.data.folder import Folder as Folder
 from reglet.data.images import Images as Images
 from reglet.data.load import load as load
 from reglet.data.load import load_pair as load_pair

@@ -1,60 +1,164 @@
 """Images by name or path."""
 
+from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import lru_cache
 from pathlib import Path
-from typing import Literal, cast
+from typing import Any, Literal, NamedTuple, cast
 
 from reglet.data.digits import STYLES, canvas_digits
-from reglet.data.folder import Folder
+from reglet.data.files import Files
+from reglet.data.hold_out import hold_out_test
 from reglet.data.images import Images
 from reglet.data.memory import InMemory
-from reglet.data.named import load_hf, load_torchvision
-from reglet.data.npz import load_npz, splits_of
+from reglet.data.npz import load_npy, load_npz, splits_of
+from reglet.data.pair import paired
 
-SOURCES = ("digits", "a folder", "a .npz archive", "hf/NAME", "torchvision/NAME")
+SOURCES = (
+    "digits",
+    "a folder (images as they lie, class/ or domain/class/; train/ beside test/ or val/)",
+    "a folder and table=labels.csv",
+    "a .npz archive",
+    "a .npy array",
+    ".tar shards",
+    "hf/NAME or hf/FOLDER",
+    "torchvision/NAME",
+)
+TEST = ("test", "val", "valid", "validation")  # names of a test part, in the order in which they are looked for
 
 
-def load(spec: str, *, split: str = "", size: int = 0) -> Images:
-    """The images that `spec` names: "digits", a folder (as it is, class/ or domain/class/), a .npz archive, "hf/NAME"
-    or "torchvision/NAME".
+class Reading(NamedTuple):
+    """How images are read.
+
+    size: side in pixels to which images in files are brought for evaluation; 0: their own, at most 224.
+    channels: 0: as the files have them, photographs 3.
+    table: a .csv, .tsv, .jsonl or .parquet with the files and their labels.
+    workers: threads that decode files; 0: one for each CPU that the process may use.
+    keep: decoded images stay in memory where they fit; for those who see each image once, False.
+    """
+
+    size: int = 0
+    channels: int = 0
+    table: str = ""
+    workers: int = 0
+    keep: bool = True
+
+
+def load(
+    spec: str,
+    *,
+    split: str = "",
+    size: int = 0,
+    channels: int = 0,
+    table: str = "",
+    workers: int = 0,
+    keep: bool = True,
+) -> Images:
+    """The images that `spec` names; see `docs/data.md`.
 
     split: "train", "test", or what the source calls its parts; "" takes all there is.  In a folder, a folder in it.
-    size: side in pixels to which images in files are brought; 0: their own, at most 224.
+    The other arguments are those of `Reading`.
 
     >>> digits = load("digits", split="test")
     >>> len(digits), digits.domains
     (500, ['plain', 'stripes', 'checks', 'clouds'])
     """
+    return _load(spec, split, Reading(size, channels, table, workers, keep))
+
+
+def load_pair(
+    spec: str, *, size: int = 0, channels: int = 0, table: str = "", workers: int = 0, hold_out: bool = True
+) -> tuple[Images, Images | None]:
+    """Training images and test images, with classes numbered alike and no image in both.
+
+    Where the source has no test images, some are held out, the same always; see `reglet.data.hold_out`.
+    hold_out: False leaves them with the training images, for those who cut the data themselves.
+    """
+    how = Reading(size, channels, table, workers)
+    parts = _splits(spec, how)
+    test = next((name for name in TEST if name in parts), None)
+    if "train" in parts and test is not None:
+        return paired(_load(spec, "train", how), _load(spec, test, how))
+    images = _load(spec, "train" if "train" in parts else "", how)
+    return hold_out_test(images) if hold_out else (images, None)
+
+
+def _load(spec: str, split: str, how: Reading) -> Images:
     if spec == "digits":
         return _digits(split)
-    if spec.startswith("hf/"):
-        return load_hf(spec.removeprefix("hf/"), split=split, size=size)
-    if spec.startswith("torchvision/"):
-        return load_torchvision(spec.removeprefix("torchvision/"), split=split, size=size)
     path = Path(spec)
     if path.suffix == ".npz" and path.is_file():
         return load_npz(path, split=split)
+    if path.suffix == ".npy" and path.is_file():
+        return load_npy(path)
+    from reglet.data.pictures import Pictures
+
+    files = _files(spec, split, how)
+    return Pictures(files, size=how.size, channels=how.channels, workers=how.workers, keep=how.keep)
+
+
+def _files(spec: str, split: str, how: Reading) -> Files:
+    if how.table:
+        from reglet.data.table import TableFiles
+
+        return TableFiles(_table(spec, how), Path(spec), split=split)
+    if spec.startswith("hf/"):
+        from reglet.data.hugging_face import HuggingFaceFiles
+
+        name, parts = spec.removeprefix("hf/"), _hugging_face(spec)
+        if (part := split or "train") not in parts:
+            raise ValueError(f"{spec} has the splits {', '.join(parts)}; got {part!r}")
+        return HuggingFaceFiles(parts[part], name=f"{name}/{part}")
+    if spec.startswith("torchvision/"):
+        from reglet.data.torchvision_sets import open_torchvision
+
+        return open_torchvision(spec.removeprefix("torchvision/"), split=split)
+    from reglet.data.folder import FolderFiles
+    from reglet.data.shards import ShardFiles, find_shards, shard_splits
+
+    path = Path(spec)
+    if shards := shard_splits(spec).get(split, []) if split else find_shards(spec):
+        return ShardFiles(shards, name=path.name + (f"/{split}" if split else ""))
     if path.is_dir():
         if split and not (path / split).is_dir():
             raise ValueError(f"{path} has no folder {split!r}")
-        return Folder(path / split if split else path, size=size)
+        return FolderFiles(path / split if split else path)
     near = get_close_matches(path.name, [p.name for p in path.parent.iterdir()], n=1) if path.parent.is_dir() else []
     hint = f" Did you mean {path.parent / near[0]}?" if near else ""
     raise ValueError(f"there are no data at {spec!r}.{hint} Data are {', '.join(SOURCES[:-1])} or {SOURCES[-1]}")
 
 
-def load_pair(spec: str, *, size: int = 0) -> tuple[Images, Images | None]:
-    """Training images and, where the source has them apart, test images."""
+def _table(spec: str, how: Reading) -> Path:
+    """Beside the images, or wherever the path leads."""
+    inside = Path(spec) / how.table
+    return inside if inside.is_file() else Path(how.table)
+
+
+@lru_cache(maxsize=1)  # train and test, one after the other
+def _hugging_face(spec: str) -> dict[str, Any]:
+    from reglet.data.hugging_face import open_hugging_face
+
+    return open_hugging_face(spec.removeprefix("hf/"))
+
+
+def _splits(spec: str, how: Reading) -> Sequence[str]:
+    """The parts that the source has of itself."""
     path = Path(spec)
-    if spec == "digits":
-        return load(spec, split="train"), load(spec, split="test")
-    if path.is_dir() and (path / "train").is_dir():
-        test = next((name for name in ("test", "val") if (path / name).is_dir()), None)
-        return load(spec, split="train", size=size), None if test is None else load(spec, split=test, size=size)
-    if path.suffix == ".npz" and path.is_file() and "train" in (names := splits_of(path)):
-        test = next((name for name in ("test", "val") if name in names), None)
-        return load(spec, split="train"), None if test is None else load(spec, split=test)
-    return load(spec, size=size), None
+    if how.table:
+        from reglet.data.table import table_splits
+
+        return table_splits(_table(spec, how))
+    if spec == "digits" or spec.startswith("torchvision/"):
+        return ["train", "test"]
+    if spec.startswith("hf/"):
+        return list(_hugging_face(spec))
+    if path.suffix == ".npz" and path.is_file():
+        return splits_of(path)
+    if path.is_dir():
+        from reglet.data.shards import shard_splits
+
+        return list(shard_splits(spec)) or [name for name in ("train", *TEST) if (path / name).is_dir()]
+    return []
 
 
 def _digits(split: str) -> InMemory:

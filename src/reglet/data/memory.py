@@ -3,14 +3,21 @@
 import hashlib
 from collections.abc import Sequence
 
-from jaxtyping import Int64, UInt8
+import torch
+from jaxtyping import Int64, Shaped
 from torch import Tensor
+
+from reglet.data.images import Pixels
+from reglet.data.part import Part
+from reglet.views.crop import Crops, resized_crop
 
 
 class InMemory:
-    """A tensor of images, with labels and domains where there are any.
+    """A tensor of images, with labels and domains where there are any; it may be mapped from a file.
 
-    >>> import torch
+    images: uint8, uint16 or floating point in [0, 1].
+    fingerprint: of images that are too many to be read for it; default: made from all of them.
+
     >>> data = InMemory(torch.zeros(4, 3, 8, 8, dtype=torch.uint8), labels=torch.tensor([0, 1, 0, 1]), name="blank")
     >>> len(data), data.classes
     (4, ['0', '1'])
@@ -18,26 +25,50 @@ class InMemory:
 
     def __init__(
         self,
-        images: UInt8[Tensor, "n c h w"],
+        images: Shaped[Tensor, "n c h w"],
         *,
         labels: Int64[Tensor, " n"] | None = None,
         domain: Int64[Tensor, " n"] | None = None,
         classes: Sequence[str] | None = None,
         domains: Sequence[str] | None = None,
         name: str,
+        fingerprint: str = "",
     ) -> None:
+        if images.dtype not in (torch.uint8, torch.uint16) and not images.is_floating_point():
+            raise TypeError(f"{name}: images are uint8, uint16 or floating point in [0, 1], got {images.dtype}")
         for what, known in (("labels", labels), ("domain", domain)):
             if known is not None and len(known) != len(images):
                 raise ValueError(f"{name} has {len(images)} images and {len(known)} {what}")
         self.images, self.labels, self.domain, self.name = images, labels, domain, name
         self.classes, self.domains = _names(classes, labels, "labels"), _names(domains, domain, "domain")
-        self.fingerprint = _digest(images, labels, domain)
+        self.fingerprint = fingerprint or _digest(images, labels, domain)
 
     def __len__(self) -> int:
         return len(self.images)
 
-    def batch(self, index: Int64[Tensor, " b"]) -> UInt8[Tensor, "b c h w"]:
-        return self.images[index]
+    def batch(self, index: Int64[Tensor, " b"]) -> Pixels:
+        """As they are."""
+        chosen = self.images[index]
+        return chosen.float() / 65535 if chosen.dtype == torch.uint16 else chosen
+
+    def whole(self, index: Int64[Tensor, " b"]) -> Pixels:
+        return self.batch(index)
+
+    def sizes(self, index: Int64[Tensor, " b"]) -> Int64[Tensor, "b 2"]:
+        return torch.tensor(self.images.shape[2:]).expand(len(index), 2)
+
+    def crops(self, index: Int64[Tensor, " b"], asked: Sequence[Crops]) -> list[Pixels]:
+        x = self.whole(index)
+        return [resized_crop(x, boxes, size=size, interpolation=how).clamp_(0, 1) for boxes, size, how in asked]
+
+    def names(self, index: Int64[Tensor, " b"]) -> None:
+        return None
+
+    def content(self, index: Int64[Tensor, " b"]) -> list[bytes]:
+        return [hashlib.blake2b(self.images[i].numpy().tobytes(), digest_size=16).digest() for i in index.tolist()]
+
+    def part(self, index: Int64[Tensor, " b"], *, name: str) -> Part:
+        return Part(self, index, name=name)
 
 
 def _names(given: Sequence[str] | None, numbers: Tensor | None, what: str) -> list[str] | None:

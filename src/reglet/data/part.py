@@ -1,18 +1,21 @@
 """Some of the images of a data set."""
 
 import hashlib
+from collections.abc import Sequence
+from typing import Any
 
-from jaxtyping import Int64, UInt8
+from jaxtyping import Int64
 from torch import Tensor
 
-from reglet.data.images import Images
+from reglet.data.images import Images, Pixels
+from reglet.views.crop import Crops
 
 
 class Part:
     """`images` at `index`, with their labels and domains; the names of classes stay those of the whole."""
 
     def __init__(self, images: Images, index: Int64[Tensor, " m"], *, name: str) -> None:
-        self.whole, self.index, self.name = images, index, f"{images.name}/{name}"
+        self.of, self.index, self.name = images, index, f"{images.name}/{name}"
         self.labels = None if images.labels is None else images.labels[index]
         self.domain = None if images.domain is None else images.domain[index]
         self.classes, self.domains = images.classes, images.domains
@@ -23,5 +26,28 @@ class Part:
     def __len__(self) -> int:
         return len(self.index)
 
-    def batch(self, index: Int64[Tensor, " b"]) -> UInt8[Tensor, "b c h w"]:
-        return self.whole.batch(self.index[index])
+    @property
+    def unreadable(self) -> Any:
+        """Of the whole, where that is made of files."""
+        return getattr(self.of, "unreadable", None)
+
+    def batch(self, index: Int64[Tensor, " b"]) -> Pixels:
+        return self.of.batch(self.index[index])
+
+    def whole(self, index: Int64[Tensor, " b"]) -> Pixels | None:
+        return self.of.whole(self.index[index])
+
+    def sizes(self, index: Int64[Tensor, " b"]) -> Int64[Tensor, "b 2"]:
+        return self.of.sizes(self.index[index])
+
+    def crops(self, index: Int64[Tensor, " b"], asked: Sequence[Crops]) -> list[Pixels]:
+        return self.of.crops(self.index[index], asked)
+
+    def names(self, index: Int64[Tensor, " b"]) -> list[str] | None:
+        return self.of.names(self.index[index])
+
+    def content(self, index: Int64[Tensor, " b"]) -> list[bytes]:
+        return self.of.content(self.index[index])
+
+    def part(self, index: Int64[Tensor, " b"], *, name: str) -> "Part":
+        return Part(self, index, name=name)

@@ -27,6 +27,20 @@ def some_labels(labels: Int64[Tensor, " n"], amount: float | int, *, seed: int =
     )
 
 
+def some_of_each(labels: Int64[Tensor, " n"], most: int, *, each: int, seed: int = 0) -> Index:
+    """Up to `most` samples in the classes' own proportions, or `each` of every class where those are more.
+
+    >>> some_of_each(torch.arange(100) % 20, 10, each=2).numel()
+    40
+    """
+    n, classes = len(labels), labels.unique()
+    if n <= max(most, each * len(classes)):
+        return torch.arange(n)
+    if each * len(classes) <= most:
+        return some_labels(labels, most, seed=seed)
+    return torch.cat([_shuffled(labels, int(c), seed)[:each] for c in classes]).sort().values
+
+
 def long_tail(labels: Int64[Tensor, " n"], imbalance: float, *, seed: int = 0) -> Index:
     """Classes that get rarer one by one: n_c = n_0 IF^(-c / (C - 1)), from n_0, the smallest class's size.
 

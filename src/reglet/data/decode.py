@@ -1,0 +1,233 @@
+"""One image file: what its header says, and its pixels.
+
+| file | what becomes of it |
+|---|---|
+| grey, RGB, palette, CMYK, YCbCr, RGBA | RGB; transparency is dropped, as torchvision does |
+| the same with `channels=1` or `channels=4` | grey, or RGBA with its alpha (CMYK as it is) |
+| 16 bit grey PNG or TIFF; 16 bit colour or more than 4 channels in TIFF or .npy | float32 in [0, 1], without loss |
+| 16 bit colour PNG | 8 bit: Pillow reads no more |
+| float TIFF or .npy | as it is, where all values are in [0, 1]; else refused |
+| 32 bit integers | refused: nothing says which value is white |
+| EXIF orientation | turned upright |
+| animated | the first frame |
+| truncated, too large (Pillow's limit against decompression bombs), FIFO, device | refused |
+"""
+
+import os
+import stat
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import numpy as np
+from numpy.typing import NDArray
+from PIL import Image, UnidentifiedImageError
+
+Array = NDArray[Any]  # (h, w, c) of uint8, uint16 or float32
+MOST_CHANNELS = 16
+_TURNS = {
+    2: Image.Transpose.FLIP_LEFT_RIGHT,
+    3: Image.Transpose.ROTATE_180,
+    4: Image.Transpose.FLIP_TOP_BOTTOM,
+    5: Image.Transpose.TRANSPOSE,
+    6: Image.Transpose.ROTATE_270,
+    7: Image.Transpose.TRANSVERSE,
+    8: Image.Transpose.ROTATE_90,
+}
+_MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
+_ORIENTATION = 0x0112
+
+
+def open_file(path: str | Path) -> BinaryIO:
+    """A regular file, to be read.  A FIFO or a device would wait for ever, or never end."""
+    handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
+    if not stat.S_ISREG(os.fstat(handle).st_mode):
+        os.close(handle)
+        raise ValueError("it is no regular file")
+    return os.fdopen(handle, "rb")
+
+
+@dataclass
+class Picture:
+    """An opened image.  height, width: of the upright image.  deep: a byte for each value is not enough."""
+
+    height: int
+    width: int
+    channels: int
+    deep: bool
+    image: Image.Image | None = None
+    array: Array | None = None
+    orientation: int = 1
+
+    def pixels(self, *, channels: int, deep: bool, shrink: int = 1) -> Image.Image | Array:
+        """A Pillow image of 8 bit grey or RGB, an array for all else.
+
+        shrink: 1, 2, 4 or 8, by which a JPEG may be decoded smaller; other files do not become smaller.
+        """
+        if self.image is None:
+            assert self.array is not None
+            return _depth(_spread(self.array, channels), deep)
+        if shrink > 1:
+            self.image.draft(None, (self.image.width // shrink, self.image.height // shrink))
+        image = self.image if self.deep else _converted(self.image, channels)
+        if self.orientation in _TURNS:
+            image = image.transpose(_TURNS[self.orientation])
+        if self.deep:
+            return _depth(_spread(_grey(image), channels), deep)
+        image.load()
+        if not deep and channels in (1, 3):
+            return image
+        return _depth(_with_channels(np.asarray(image)), deep)
+
+
+def open_picture(source: BytesIO | BinaryIO | Image.Image) -> Picture:
+    """What a file is, from its header.  An error says why it cannot be used."""
+    if isinstance(source, Image.Image):
+        return _of_pillow(source)
+    head = source.read(8)
+    source.seek(0)
+    if head[:6] == b"\x93NUMPY":
+        return _of_array(np.load(source, allow_pickle=False))
+    if head[:4] in (b"II*\x00", b"MM\x00*", b"II+\x00", b"MM\x00+") and (deep := _tiff(source)) is not None:
+        return _of_array(deep)
+    try:
+        return _of_pillow(Image.open(source))
+    except UnidentifiedImageError:
+        raise UnidentifiedImageError("no format that Pillow knows") from None
+
+
+def cut(
+    pixels: Image.Image | Array, *, top: float, left: float, height: float, width: float, out: tuple[int, int], how: int
+) -> Array:
+    """A box, resized once to `out` (height, width).  What is outside of the box has no part in it.
+
+    The box may have fractions where a JPEG was decoded at a fraction of its size.
+    """
+    y, x = int(top), int(left)
+    bottom, right = -int(-(top + height) // 1), -int(-(left + width) // 1)
+    box = (left - x, top - y, left - x + width, top - y + height)
+    if isinstance(pixels, Image.Image):
+        part = pixels.crop((x, y, right, bottom))
+        return _with_channels(np.asarray(_resized(part, box, out, how)))
+    planes = pixels[y:bottom, x:right]
+    c = planes.shape[2]
+    if planes.dtype == np.uint8 and c in (1, 3):
+        part = Image.fromarray(np.ascontiguousarray(planes if c == 3 else planes[:, :, 0]))
+        return _with_channels(np.asarray(_resized(part, box, out, how)))
+    kind = np.uint8 if planes.dtype == np.uint8 else np.float32
+    parts = [Image.fromarray(np.ascontiguousarray(planes[:, :, k], dtype=kind)) for k in range(c)]
+    return np.stack([np.asarray(_resized(part, box, out, how)) for part in parts], axis=2)
+
+
+def to_unit(values: Array) -> Array:
+    """uint16 as float32 in [0, 1]; 65,536 values stay as many."""
+    return values.astype(np.float32) / np.float32(65535) if values.dtype == np.uint16 else values
+
+
+def _resized(part: Image.Image, box: tuple[float, float, float, float], out: tuple[int, int], how: int) -> Image.Image:
+    size = out[1], out[0]
+    return part if part.size == size and box == (0, 0, *size) else part.resize(size, Image.Resampling(how), box=box)
+
+
+def _of_pillow(image: Image.Image) -> Picture:
+    orientation = 1
+    if image.format != "TIFF" and "exif" in image.info:  # Pillow turns TIFF itself
+        exif = Image.Exif()
+        exif.load(image.info["exif"])
+        orientation = int(exif.get(_ORIENTATION, 1))
+    width, height = image.size if orientation < 5 else image.size[::-1]
+    deep = image.mode.startswith("I;16") or image.mode == "F" or (image.mode == "I" and image.format in ("PNG", "PPM"))
+    if image.mode == "I" and not deep:
+        raise ValueError("it has 32-bit integers, and nothing says which of them is white: save it as 16 bit")
+    return Picture(height, width, 1 if deep else 3, deep, image=image, orientation=orientation)
+
+
+def _of_array(values: Array) -> Picture:
+    if values.ndim not in (2, 3) or 0 in values.shape:
+        raise ValueError(f"an image is (height, width) or (height, width, channels), got shape {values.shape}")
+    values = _with_channels(values)
+    h, w, c = values.shape
+    if c > MOST_CHANNELS and h <= MOST_CHANNELS:
+        values, (c, h, w) = values.transpose(1, 2, 0), values.shape
+    if c > MOST_CHANNELS:
+        raise ValueError(f"an image has at most {MOST_CHANNELS} channels, got shape {values.shape}")
+    return Picture(h, w, c, values.dtype != np.uint8, array=check_values(values))
+
+
+def check_values(values: Array) -> Array:
+    """uint8, uint16 or float32 in [0, 1]; an error says what else came."""
+    if values.dtype in (np.uint8, np.uint16):
+        return values
+    if values.dtype == np.bool_:
+        return values.astype(np.uint8) * np.uint8(255)
+    if values.dtype.kind == "u" and values.dtype.itemsize == 2:  # of the other byte order
+        return values.astype(np.uint16)
+    if values.dtype.kind != "f":
+        raise ValueError(f"it has {values.dtype}, and nothing says which value is white: save it as uint8 or uint16")
+    low, high = float(values.min()), float(values.max())
+    if not (low >= 0 and high <= 1):
+        raise ValueError(f"floating-point images are in [0, 1], this one has values from {low:g} to {high:g}")
+    return values.astype(np.float32)
+
+
+def _tiff(source: BytesIO | BinaryIO) -> Array | None:
+    """The pixels of a TIFF that Pillow cannot read, or only with loss: 16 bit colours, more than four channels."""
+    try:
+        with Image.open(source) as image:
+            tags = cast(Any, image).tag_v2
+            bits, samples = tags.get(258, (1,)), tags.get(277, 1)
+            if samples == 1 or max(bits) <= 8:
+                return None
+    except UnidentifiedImageError:
+        pass
+    source.seek(0)
+    try:
+        import tifffile  # type: ignore[import-not-found,unused-ignore]
+    except ImportError as error:
+        raise ImportError("a TIFF of 16 bit colours or of many channels needs: pip install tifffile") from error
+    values = cast(Array, tifffile.imread(BytesIO(source.read())))
+    if values.ndim == 3 and values.shape[0] <= MOST_CHANNELS < min(values.shape[1:]):
+        values = values.transpose(1, 2, 0)  # planes one after the other
+    return values
+
+
+def _grey(image: Image.Image) -> Array:
+    """16 bit or floating-point grey."""
+    if image.mode == "F":
+        return check_values(np.asarray(image))[:, :, None]
+    return np.asarray(image).astype(np.uint16)[:, :, None]
+
+
+def _converted(image: Image.Image, channels: int) -> Image.Image:
+    if channels not in _MODES:
+        raise ValueError(f"it is {image.mode}, and images of {channels} channels were expected")
+    mode = _MODES[channels]
+    if image.mode == mode or (channels == 4 and image.mode == "CMYK"):
+        return image
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
+    return image.convert(mode)
+
+
+def _with_channels(values: Array) -> Array:
+    return values[:, :, None] if values.ndim == 2 else values
+
+
+def _spread(values: Array, channels: int) -> Array:
+    """Grey may stand for as many channels as are wanted; otherwise their number must be right."""
+    have = values.shape[2]
+    if have == channels:
+        return values
+    if have != 1:
+        raise ValueError(f"it has {have} channels, and {channels} were expected")
+    return values.repeat(channels, axis=2)
+
+
+def _depth(values: Array, deep: bool) -> Array:
+    """Bytes, or where the data set is deep float32 in [0, 1] (16 bit may stay so until they are used)."""
+    if deep:
+        return values.astype(np.float32) / np.float32(255) if values.dtype == np.uint8 else values
+    if values.dtype == np.uint16:
+        return (values.astype(np.float32) / 257).round().astype(np.uint8)
+    return (values * 255).round().astype(np.uint8) if values.dtype != np.uint8 else values

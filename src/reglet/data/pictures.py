@@ -1,0 +1,331 @@
+"""Images in files: kept decoded where they fit in memory, otherwise decoded anew for each batch, in threads."""
+
+import hashlib
+import os
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from reglet.data.decode import Array, Picture, cut, open_picture, to_unit
+from reglet.data.files import Files
+from reglet.data.images import Pixels
+from reglet.data.unreadable import TooManyUnreadableError, Unreadable
+from reglet.views.crop import Crops
+
+T = TypeVar("T")
+
+FEWEST = 16  # images that anything can be learned from
+IN_MEMORY = 2 << 30  # bytes of decoded images that are kept
+LARGEST = 224  # side of the images where none is asked for
+SAMPLE = 32  # files that are looked at to know what the others are like
+_HOW = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+
+
+class Pictures:
+    """`files` as images.
+
+    Whole images are kept where they fit in memory, with a shorter side of at most twice `size`.  Otherwise files are
+    opened when they are asked for.  A file that cannot be read is listed in `unreadable`; the next one of its class and
+    domain stands for it, so that no image ever has another one's label, and a resumed run sees the same.
+
+    size: side of the images of `batch`; 0: the usual shorter side, at most 224.
+    channels: 0: those that most files have, 3 for photographs and 1 for 16 bit grey.
+    workers: threads that decode; 0: as many as there are CPUs that this process may use.
+    keep: False opens files each time, however few they are.
+    """
+
+    def __init__(self, files: Files, *, size: int = 0, channels: int = 0, workers: int = 0, keep: bool = True) -> None:
+        if len(files) < FEWEST:
+            raise ValueError(f"{files.name} has {len(files)} images, at least {FEWEST} are needed")
+        self.files, self.name = files, files.name
+        self.rows: NDArray[np.int64] = np.arange(len(files))  # of `files`
+        self.unreadable = Unreadable(len(files), where=files.name)
+        self.pool = ThreadPoolExecutor(workers or available_cpus(), thread_name_prefix="reglet-decode")
+        seen = self._sample()
+        self.size = size or min(LARGEST, sorted(min(p.height, p.width) for p in seen)[len(seen) // 2])
+        self.channels = channels or Counter(p.channels for p in seen).most_common(1)[0][0]
+        self.deep = any(p.deep for p in seen)
+        self.labels, self.classes, self.domain, self.domains = files.known
+        self.fingerprint = _digest(files.fingerprint, self.size, self.channels, self.deep)
+        self._groups: NDArray[np.int64] | None = None
+        self._kept = self._keep() if keep and self._fits(seen) else None
+        self._stacked = _stacked(self._kept)
+        if self._stacked is not None and self._kept is not None:  # one copy
+            fine = zip(self._kept, self._stacked, strict=True)
+            self._kept = [old if isinstance(old, Exception) else new for old, new in fine]
+        self._warn()
+
+    def part(self, index: Int64[Tensor, " b"], *, name: str) -> "Pictures":
+        """These images as a data set of their own.  What stands for a broken file comes from the part, too."""
+        new = object.__new__(type(self))
+        new.__dict__.update(self.__dict__)
+        new.rows = self.rows[index.numpy()]
+        new.labels, new.domain = (None if known is None else known[index] for known in (self.labels, self.domain))
+        new.name = f"{self.name}/{name}"
+        new.fingerprint = _digest(self.fingerprint, new.rows.tobytes())
+        new._groups = None
+        return new
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def names(self, index: Int64[Tensor, " b"]) -> list[str]:
+        return [self.files.file_name(int(self.rows[i])) for i in index.tolist()]
+
+    def batch(self, index: Int64[Tensor, " b"]) -> Pixels:
+        """The shorter side resized to `size`, the middle cut out."""
+
+        def middle(k: int, j: int, height: int, width: int) -> list[_Cut]:
+            side = min(height, width)
+            return [_Cut((height - side) / 2, (width - side) / 2, side, side, self.size, "bicubic", exact=True)]
+
+        return self._cut(index, [self.size], middle)[0]
+
+    def whole(self, index: Int64[Tensor, " b"]) -> Pixels | None:
+        if self._stacked is None:
+            return None
+        rows = self.rows[index.numpy()]
+        if len(self.unreadable):
+            rows = np.array([self._readable(i, self._readable_row) for i in index.tolist()])
+        return _tensor(to_unit(self._stacked[rows]))
+
+    def sizes(self, index: Int64[Tensor, " b"]) -> Int64[Tensor, "b 2"]:
+        return torch.tensor(list(self.pool.map(lambda i: self._readable(i, self._size), index.tolist())))
+
+    def crops(self, index: Int64[Tensor, " b"], asked: Sequence[Crops]) -> list[Pixels]:
+        boxes = [each.boxes.tolist() for each in asked]
+
+        def boxed(k: int, j: int, height: int, width: int) -> list[_Cut]:
+            i = int(index[k])
+            h, w = (height, width) if j == i else self._readable(i, self._size)  # for which the boxes were drawn
+            down, across = height / h, width / w
+            cuts = []
+            for each, box in zip(asked, boxes, strict=True):
+                y, x, dy, dx = box[k]
+                if y < 0 or x < 0 or y + dy > h or x + dx > w:
+                    raise ValueError(f"the box {box[k]} is outside of an image of {h} x {w}: did the file change?")
+                cuts.append(_Cut(y * down, x * across, dy * down, dx * across, each.size, each.interpolation))
+            return cuts
+
+        return self._cut(index, [each.size for each in asked], boxed)
+
+    def content(self, index: Int64[Tensor, " b"]) -> list[bytes]:
+        """Of the bytes of each file, which is read for it; of an unreadable one, of its name."""
+
+        def digest(i: int) -> bytes:
+            row = int(self.rows[i])
+            try:
+                with _closing(self.files.open(row)) as source:
+                    data = source.tobytes() if isinstance(source, Image.Image) else source.read()
+            except Exception as error:
+                self._note(row, error)
+                data = self.files.file_name(row).encode()
+            return hashlib.blake2b(data, digest_size=16).digest()
+
+        return list(self.pool.map(digest, index.tolist()))
+
+    def lengths(self) -> list[int]:
+        """Bytes of each file: files of different lengths need not be compared."""
+        return [self.files.length(int(row)) for row in self.rows]
+
+    def _cut(
+        self, index: Tensor, sides: Sequence[int], want: "Callable[[int, int, int, int], list[_Cut]]"
+    ) -> list[Any]:
+        """want(place in the batch, index of the image that is read, its height, its width) -> one cut of each side."""
+        kind = np.float32 if self.deep else np.uint8
+        out = [np.empty((len(index), side, side, self.channels), kind) for side in sides]
+
+        def fill(k: int) -> None:
+            def read(j: int) -> list[Array]:
+                return self._read(j, lambda height, width: want(k, j, height, width))
+
+            for where, values in zip(out, self._readable(int(index[k]), read), strict=True):
+                where[k] = values
+
+        list(self.pool.map(fill, range(len(index))))
+        return [_tensor(values) for values in out]
+
+    def _read(self, j: int, want: "Callable[[int, int], list[_Cut]]") -> list[Array]:
+        row = int(self.rows[j])
+        if self._kept is not None:
+            pixels = self._kept_pixels(row)
+            height, width = pixels.shape[:2]
+            return [each.of(to_unit(pixels)) for each in want(height, width)]
+        with _closing(self.files.open(row)) as source:
+            picture = open_picture(source)
+            cuts = want(picture.height, picture.width)
+            return _decoded(picture, cuts, channels=self.channels, deep=self.deep)
+
+    def _size(self, j: int) -> tuple[int, int]:
+        row = int(self.rows[j])
+        if self._kept is not None:
+            height, width = self._kept_pixels(row).shape[:2]
+            return height, width
+        with _closing(self.files.open(row)) as source:
+            picture = open_picture(source)
+            return picture.height, picture.width
+
+    def _kept_pixels(self, row: int) -> Array:
+        assert self._kept is not None
+        pixels = self._kept[row]
+        if isinstance(pixels, Exception):
+            raise pixels
+        return pixels
+
+    def _readable_row(self, j: int) -> int:
+        self._kept_pixels(int(self.rows[j]))
+        return int(self.rows[j])
+
+    def _readable(self, i: int, read: Callable[[int], T]) -> T:
+        """What `read` makes of image i, or of the next one of its class and domain that can be read."""
+        for j in self._stand_ins(i):
+            try:
+                return read(j)
+            except TooManyUnreadableError:
+                raise
+            except Exception as error:  # whatever a broken file makes a decoder raise
+                self._note(int(self.rows[j]), error)
+        raise ValueError(f"of the class and domain of {self.names(torch.tensor([i]))[0]} no image can be read")
+
+    def _stand_ins(self, i: int) -> Iterator[int]:
+        yield i
+        if self._groups is None:
+            label, domain = (torch.zeros(len(self)) if x is None else x for x in (self.labels, self.domain))
+            self._groups = (label * (1 + domain.max()) + domain).long().numpy()
+        same = np.flatnonzero(self._groups == self._groups[i])
+        first = int(np.searchsorted(same, i)) + 1
+        yield from (int(j) for j in np.roll(same, -first)[:-1])
+
+    def _note(self, row: int, error: Exception) -> None:
+        self.unreadable.add(self.files.file_name(row), error)
+
+    def _sample(self) -> list[Picture]:
+        """What the headers of a few files say, evenly spread."""
+        found = []
+        for row in np.unique(np.linspace(0, len(self.files) - 1, SAMPLE).astype(int)).tolist():
+            try:
+                with _closing(self.files.open(row)) as source:
+                    found.append(open_picture(source))
+            except ImportError:  # what is missing is a library
+                raise
+            except Exception as error:
+                self._note(row, error)
+        if not found:
+            self.unreadable.require_few()
+        return found
+
+    def _fits(self, seen: Sequence[Picture]) -> bool:
+        values = [self.channels * np.prod(_bounded(p.height, p.width, 2 * self.size)) for p in seen]
+        return float(np.mean(values)) * (2 if self.deep else 1) * len(self.files) <= IN_MEMORY
+
+    def _keep(self) -> list[Array | Exception]:
+        def whole(row: int) -> Array | Exception:
+            try:
+                with _closing(self.files.open(row)) as source:
+                    picture = open_picture(source)
+                    h, w = picture.height, picture.width
+                    bound = _bounded(h, w, 2 * self.size)
+                    if bound == (h, w):
+                        pixels = picture.pixels(channels=self.channels, deep=self.deep)
+                        return np.array(pixels).reshape(h, w, self.channels)
+                    everything = _Cut(0, 0, h, w, bound, "bicubic")
+                    return _decoded(picture, [everything], channels=self.channels, deep=self.deep)[0]
+            except Exception as error:
+                self._note(row, error)
+                return error
+
+        return list(self.pool.map(whole, range(len(self.files))))
+
+    def _warn(self) -> None:
+        if broken := self.unreadable.reasons:
+            listed = ", ".join(list(broken)[:5]) + (", ..." if len(broken) > 5 else "")
+            warnings.warn(
+                f"{len(broken)} of {len(self.files)} images in {self.name} cannot be read; others of their class stand "
+                f"for them: {listed}",
+                stacklevel=3,
+            )
+
+
+class _Cut(NamedTuple):
+    """A box of an image, and the side or (height, width) to which it is resized.
+
+    exact: of all pixels, as other libraries read an image for evaluation; otherwise a JPEG may be decoded smaller.
+    """
+
+    top: float
+    left: float
+    height: float
+    width: float
+    out: int | tuple[int, int]
+    interpolation: str
+    exact: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return (self.out, self.out) if isinstance(self.out, int) else self.out
+
+    def of(self, pixels: Image.Image | Array, down: float = 1.0, across: float = 1.0) -> Array:
+        box = {
+            "top": self.top * down,
+            "left": self.left * across,
+            "height": self.height * down,
+            "width": self.width * across,
+        }
+        return cut(pixels, **box, out=self.shape, how=_HOW[self.interpolation])
+
+
+def _decoded(picture: Picture, cuts: Sequence[_Cut], *, channels: int, deep: bool) -> list[Array]:
+    """The cuts of a picture that is decoded once, as small as serves all of them."""
+    room = min(1.0 if c.exact else min(c.height / c.shape[0], c.width / c.shape[1]) for c in cuts)
+    shrink = next(s for s in (8, 4, 2, 1) if room >= s or s == 1)
+    pixels = picture.pixels(channels=channels, deep=deep, shrink=shrink)
+    width, height = pixels.size if isinstance(pixels, Image.Image) else pixels.shape[1::-1]
+    down, across = height / picture.height, width / picture.width
+    if shrink == 1 and (down, across) != (1.0, 1.0):
+        raise ValueError(f"its header says {picture.height} x {picture.width}, and it has {height} x {width} pixels")
+    pixels = pixels if isinstance(pixels, Image.Image) else to_unit(pixels)
+    return [each.of(pixels, down, across) for each in cuts]
+
+
+def _bounded(height: int, width: int, shorter: int) -> tuple[int, int]:
+    """Of the same aspect, with a shorter side of at most so many pixels."""
+    ratio = min(1.0, shorter / min(height, width))
+    return max(1, round(height * ratio)), max(1, round(width * ratio))
+
+
+def _stacked(kept: Sequence[Array | Exception] | None) -> Array | None:
+    """All images in one array, where they have one size; a broken one is blank and never shown."""
+    fine = [x for x in kept or () if not isinstance(x, Exception)]
+    if kept is None or len({(x.shape, x.dtype) for x in fine}) != 1:
+        return None
+    blank = np.zeros_like(fine[0])
+    return np.stack([blank if isinstance(x, Exception) else x for x in kept])
+
+
+def _tensor(values: Array) -> Tensor:
+    return torch.from_numpy(values).permute(0, 3, 1, 2).contiguous()
+
+
+def _closing(source: Any) -> AbstractContextManager[Any]:
+    """Closes files; an image that a library has opened stays open."""
+    return nullcontext(source) if isinstance(source, Image.Image) else source
+
+
+def available_cpus() -> int:
+    """The CPUs that this process may use, at most 16."""
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(16, count)
+
+
+def _digest(*values: object) -> str:
+    return hashlib.sha256(repr(values).encode()).hexdigest()[:16]

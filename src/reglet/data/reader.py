@@ -1,0 +1,95 @@
+"""Images for a step's views, read ahead of it.
+
+`read` runs in a thread, on the host: it draws the views, and where images have different sizes or are on disk it also
+crops them, while they are decoded.  `views` runs on the training device: it does the rest.
+"""
+
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, Generic, NamedTuple, TypeVar
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from reglet.data.images import Images
+from reglet.threads import single_threads
+
+T = TypeVar("T")
+
+
+class Read(NamedTuple):
+    """pixels: all images in one tensor, or, where they are cropped, one tensor for each view."""
+
+    pixels: list[Tensor]
+    draws: list[Any]
+    cropped: bool
+
+
+def read(images: Images, policy: Any, index: Int64[Tensor, " b"], *, mine: slice, generator: torch.Generator) -> Read:
+    """The images at index[mine], and what is drawn for them.
+
+    index: of the whole step, over all ranks.  Views are drawn for all of it, so that ranks see what one process would.
+    """
+    own = index[mine]
+    whole = images.whole(own)
+    crops = whole is None and getattr(policy, "crops_whole_images", False)
+    if whole is None and not crops:  # a policy that wants images of one size
+        whole = images.batch(own)
+    sizes = images.sizes(own) if crops else None
+    draws = policy.draw(len(index), generator, **_aspect(len(index), mine, whole, sizes))
+    draws = [draw.take(mine) for draw in draws]
+    if whole is not None:
+        return Read([whole], draws, False)
+    assert sizes is not None
+    return Read(images.crops(own, policy.crops(draws, height=sizes[:, 0], width=sizes[:, 1])), draws, True)
+
+
+def _aspect(n: int, mine: slice, whole: Tensor | None, sizes: Tensor | None) -> dict[str, Tensor]:
+    """Width / height of the images, as far as a policy must know it.
+
+    Those of other ranks are not known here, and do not matter: a draw is a function of its own image's aspect.
+    """
+    aspect = torch.ones(n)
+    if sizes is not None:
+        aspect[mine] = sizes[:, 1] / sizes[:, 0]
+        return {"aspect": aspect}
+    assert whole is not None
+    height, width = whole.shape[2:]
+    return {} if height == width else {"aspect": aspect * (width / height)}
+
+
+def views(policy: Any, found: Read, *, device: torch.device) -> list[Tensor]:
+    """The views, on `device`."""
+    pixels = [x.to(device, non_blocking=True) for x in found.pixels]
+    made: list[Tensor] = policy.finish(pixels, found.draws) if found.cropped else policy.apply(pixels[0], found.draws)
+    return made
+
+
+def pinned(found: Read) -> Read:
+    """In memory from which a GPU copies while it computes."""
+    return found._replace(pixels=[x.pin_memory() for x in found.pixels])
+
+
+class Ahead(Generic[T]):
+    """`make(step)` for one step after the other, the next `depth` of them in a thread, none from `last` on."""
+
+    def __init__(self, make: Callable[[int], T], *, depth: int = 2, last: int) -> None:
+        if depth < 0:
+            raise ValueError(f"read_ahead must not be negative, got {depth}")
+        self.make, self.depth, self.last = make, depth, last
+        self.reader = single_threads(1)
+        self.coming: dict[int, Future[T]] = {}
+
+    def __call__(self, step: int) -> T:
+        ready = self.coming.pop(step, None) or self.reader.submit(self.make, step)
+        for other in list(self.coming):
+            if not step < other <= step + self.depth:  # someone went elsewhere
+                self.coming.pop(other).cancel()
+        for later in range(step + 1, min(step + 1 + self.depth, self.last)):
+            if later not in self.coming:
+                self.coming[later] = self.reader.submit(self.make, later)
+        return ready.result()
+
+    def close(self) -> None:
+        self.reader.shutdown(cancel_futures=True)

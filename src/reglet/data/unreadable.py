@@ -1,0 +1,61 @@
+"""Files that cannot be read: named with the reason, counted, and too many of them an error."""
+
+import json
+from pathlib import Path
+from threading import Lock
+
+FILE = "unreadable.jsonl"
+MOST = 0.01  # share of the files
+
+
+class Unreadable:
+    """name -> reason.  `of`: how many files there are in all.
+
+    One broken file never stops a run; more than MOST of them do, because then something else is wrong.
+    """
+
+    def __init__(self, of: int, *, where: str) -> None:
+        self.of, self.where = of, where
+        self.reasons: dict[str, str] = {}
+        self._path: Path | None = None
+        self._written: set[str] = set()
+        self._lock = Lock()
+
+    def __len__(self) -> int:
+        return len(self.reasons)
+
+    def add(self, name: str, error: BaseException) -> None:
+        with self._lock:
+            if name not in self.reasons:
+                self.reasons[name] = f"{type(error).__name__}: {error}"
+                self._write()
+        self.require_few()
+
+    def require_few(self) -> None:
+        if len(self.reasons) > max(1, MOST * self.of):
+            name, reason = next(iter(self.reasons.items()))
+            raise TooManyUnreadableError(
+                f"{len(self.reasons)} of the {self.of} files in {self.where} cannot be read, which is more than "
+                f"{MOST:.0%}. The first is {name} ({reason})"
+            )
+
+    def write_to(self, path: Path) -> None:
+        """From now on a line of JSON for each file in `path`, which may have some from before."""
+        with self._lock:
+            self._path = path
+            if path.exists():
+                self._written = {json.loads(line)["file"] for line in path.read_text().splitlines() if line}
+            self._write()
+
+    def _write(self) -> None:
+        fresh = {name: reason for name, reason in self.reasons.items() if name not in self._written}
+        if self._path is None or not fresh:
+            return
+        lines = [json.dumps({"file": name, "reason": reason}) + "\n" for name, reason in fresh.items()]
+        with self._path.open("a") as file:
+            file.write("".join(lines))
+        self._written |= fresh.keys()
+
+
+class TooManyUnreadableError(ValueError):
+    """So many files are broken that the data are not what they are taken for."""

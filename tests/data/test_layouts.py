@@ -1,0 +1,210 @@
+"""The same images from every layout give the same bits; links, strays and depths of pixels."""
+
+import io
+import json
+import tarfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from tests.data.drawn import fill
+
+from reglet.data import Images, load, load_pair, pictures, walk
+from reglet.data.reader import read
+from reglet.views import Crops, policy
+
+
+def folder(root: Path) -> Path:
+    return fill(root / "photos", "cat", "dog")
+
+
+def table(root: Path) -> dict[str, str]:
+    photos = folder(root)
+    files = sorted(photos.rglob("*.png"))
+    rows = ["file,label", *(f"{p.relative_to(photos)},{p.parent.name}" for p in files)]
+    (root / "labels.csv").write_text("\n".join(rows))
+    return {"spec": str(photos), "table": str(root / "labels.csv")}
+
+
+def lines(root: Path) -> dict[str, str]:
+    photos = folder(root)
+    rows = [{"file": str(p.relative_to(photos)), "label": p.parent.name} for p in sorted(photos.rglob("*.png"))]
+    (photos / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    return {"spec": str(photos), "table": "labels.jsonl"}
+
+
+def tars(root: Path) -> dict[str, str]:
+    files = sorted(folder(root).rglob("*.png"))
+    for k in range(2):
+        with tarfile.open(root / f"shard-{k}.tar", "w") as archive:
+            for i, path in list(enumerate(files))[10 * k : 10 * k + 10]:
+                for suffix, data in (("png", path.read_bytes()), ("cls", path.parent.name.encode())):
+                    info = tarfile.TarInfo(f"{i:04}.{suffix}")
+                    info.size = len(data)
+                    archive.addfile(info, io.BytesIO(data))
+    return {"spec": str(root / "shard-{0..1}.tar")}
+
+
+def npz(root: Path) -> dict[str, str]:
+    files = sorted(folder(root).rglob("*.png"))
+    images = np.stack([np.asarray(Image.open(p)) for p in files])
+    np.savez(root / "x.npz", images=images, labels=np.array([p.parent.name for p in files]))
+    return {"spec": str(root / "x.npz")}
+
+
+def npy(root: Path) -> dict[str, str]:
+    files = sorted(folder(root).rglob("*.png"))
+    np.save(root / "x.npy", np.stack([np.asarray(Image.open(p)) for p in files]))
+    np.save(root / "x_labels.npy", np.array([p.parent.name for p in files]))
+    return {"spec": str(root / "x.npy")}
+
+
+def step(images: Images) -> list[torch.Tensor]:
+    views = policy("ser", size=16)
+    found = read(
+        images, views, torch.tensor([3, 17, 8, 0]), mine=slice(0, 4), generator=torch.Generator().manual_seed(0)
+    )
+    return views.finish(found.pixels, found.draws) if found.cropped else views.apply(found.pixels[0], found.draws)
+
+
+@pytest.mark.parametrize("layout", [table, lines, tars, npz, npy])
+def test_a_layout_does_not_change_a_bit(layout, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    one, other = load(str(folder(tmp_path))), load(**layout(tmp_path / "other"))
+    assert one.labels is not None
+    assert torch.equal(one.labels, other.labels)
+    assert one.classes == other.classes
+    for a, b in zip(step(one), step(other), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.parametrize("layout", [table, tars])
+def test_streamed_layouts_do_not_change_a_bit(layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    monkeypatch.setattr(pictures, "IN_MEMORY", 0)
+    one, other = load(str(folder(tmp_path))), load(**layout(tmp_path / "other"))
+    assert one.whole(torch.arange(2)) is None
+    for a, b in zip(step(one), step(other), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_two_ranks_read_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "IN_MEMORY", 0)
+    fill(tmp_path, "cat", "dog")
+    for i in range(10):
+        Image.effect_noise((50 + 5 * i, 30), 90).convert("RGB").save(tmp_path / "cat" / f"{i:02}.png")
+    images, views, index = load(str(tmp_path)), policy("ser", size=16), torch.tensor([3, 17, 8, 0])
+
+    def pixels(mine: slice) -> list[torch.Tensor]:
+        return read(images, views, index, mine=mine, generator=torch.Generator().manual_seed(0)).pixels
+
+    for whole, first, second in zip(pixels(slice(0, 4)), pixels(slice(0, 2)), pixels(slice(2, 4)), strict=True):
+        assert torch.equal(whole, torch.cat([first, second]))
+
+
+def test_links_are_followed_and_circles_cut(tmp_path: Path) -> None:
+    fill(tmp_path / "elsewhere", "dog")
+    fill(tmp_path / "photos", "cat")
+    (tmp_path / "photos" / "dog").symlink_to(tmp_path / "elsewhere" / "dog")
+    (tmp_path / "photos" / "cat" / "up").symlink_to(tmp_path / "photos")
+    data = load(str(tmp_path / "photos"))
+    assert data.classes == ["cat", "dog"]
+    assert len(data) == 20
+
+
+def test_a_stray_image_is_named_and_labels_stay(tmp_path: Path) -> None:
+    fill(tmp_path, "cat", "dog")
+    Image.new("RGB", (32, 24)).save(tmp_path / "cover.png")
+    with pytest.warns(UserWarning, match=r"in class/, except for 1, which are left out: cover.png"):
+        data = load(str(tmp_path))
+    assert (len(data), data.classes) == (20, ["cat", "dog"])
+    for i in range(15):
+        Image.new("RGB", (32, 24), (i, 0, 0)).save(tmp_path / f"cover-{i}.png")
+    with pytest.warns(UserWarning, match="16 images 0 folders deep, 20 images 1 folders deep.* there are no labels"):
+        assert load(str(tmp_path)).labels is None
+
+
+@pytest.mark.parametrize("suffix", ["png", "tif", "npy"])
+def test_16_bit_without_loss(tmp_path: Path, suffix: str) -> None:
+    values = np.random.default_rng(0).integers(0, 65536, (16, 12, 12), dtype=np.uint16)
+    for i, value in enumerate(values):
+        path = tmp_path / f"{i:02}.{suffix}"
+        _ = np.save(path, value) if suffix == "npy" else Image.fromarray(value).save(path)
+    data = load(str(tmp_path))
+    found = data.whole(torch.arange(16))
+    assert found is not None
+    assert np.array_equal((found.numpy()[:, 0] * 65535).round().astype(np.uint16), values)
+
+
+def test_four_channels_without_loss(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 256, (16, 12, 12, 4), dtype=np.uint8)
+    for i, value in enumerate(values):
+        Image.fromarray(value, "RGBA").save(tmp_path / f"{i:02}.png")
+    found = load(str(tmp_path), channels=4).whole(torch.arange(16))
+    assert found is not None
+    assert np.array_equal(found.numpy().transpose(0, 2, 3, 1), values)
+
+
+def test_floats_beyond_one_are_refused_with_the_reason(tmp_path: Path) -> None:
+    for i in range(16):
+        Image.fromarray(np.full((12, 12), 4095.0, np.float32)).save(tmp_path / f"{i:02}.tif")
+    with pytest.raises(ValueError, match=r"images are in \[0, 1\], this one has values from 4095 to 4095"):
+        load(str(tmp_path))
+
+
+def test_an_index_is_kept_and_a_changed_folder_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(walk, "CACHED_FROM", 1)
+    monkeypatch.setattr(walk, "_YOUNG", -1.0)
+    fill(tmp_path / "photos", "cat", "dog")
+    first = walk.index_folder(tmp_path / "photos", cache=tmp_path / "cache")
+    assert isinstance(first.ends, np.memmap)
+    again = walk.index_folder(tmp_path / "photos", cache=tmp_path / "cache")
+    assert again.digest() == first.digest()
+    assert [again.file_name(i) for i in (0, 19)] == ["cat/00.png", "dog/09.png"]
+    Image.new("RGB", (4, 4)).save(tmp_path / "photos" / "dog" / "new.png")
+    assert len(walk.index_folder(tmp_path / "photos", cache=tmp_path / "cache")) == 21
+
+
+def test_crops_are_torchvisions_on_the_whole_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a PNG to the bit: Pillow's crop, then its antialiased resize.  That is what torchvision does to an image."""
+    monkeypatch.setattr(pictures, "IN_MEMORY", 0)
+    fill(tmp_path, ".", each=16)
+    images, views = load(str(tmp_path)), policy("ser", size=16)
+    index = torch.arange(16)
+    sizes = images.sizes(index)
+    draws = views.draw(16, torch.Generator().manual_seed(0), aspect=sizes[:, 1] / sizes[:, 0])
+    asked = views.crops(draws, height=sizes[:, 0], width=sizes[:, 1])
+    made = images.crops(index, asked)[0]
+    for i, (y, x, h, w) in enumerate(asked[0].boxes.tolist()):
+        whole = Image.open(tmp_path / f"{i:02}.png")
+        cut = whole.crop((x, y, x + w, y + h)).resize((16, 16), Image.Resampling.BILINEAR)
+        assert np.array_equal(made[i].permute(1, 2, 0).numpy(), np.asarray(cut))
+
+
+def test_a_jpeg_is_decoded_smaller_for_a_crop_and_whole_for_evaluation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pictures, "IN_MEMORY", 0)
+    for i in range(16):
+        small = np.random.default_rng(i).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+        Image.fromarray(small).resize((320, 240), Image.Resampling.BICUBIC).save(tmp_path / f"{i:02}.jpg", quality=95)
+    images = load(str(tmp_path), size=32)
+    box = torch.tensor([[0, 40, 240, 240]]).expand(16, 4)
+    made = images.crops(torch.arange(16), [Crops(box, 32, "bicubic")])[0].float()
+    exact = images.batch(torch.arange(16))
+    for i in range(16):
+        whole = Image.open(tmp_path / f"{i:02}.jpg").crop((40, 0, 280, 240)).resize((32, 32), Image.Resampling.BICUBIC)
+        pixels = torch.from_numpy(np.array(whole)).permute(2, 0, 1)
+        assert torch.equal(exact[i], pixels)
+        gap = (made[i] - pixels).abs()
+        assert 0 < float(gap.mean()) < 1.5  # of 255: a JPEG's own scaling averages where Pillow's cubic does not
+        assert float(gap.max()) < 16
+
+
+def test_load_pair_of_a_table_by_its_splits(tmp_path: Path) -> None:
+    photos = fill(tmp_path / "photos", ".", each=40)
+    rows = ["path,class,split", *(f"{i:02}.png,{'ab'[i % 2]},{'train' if i < 20 else 'test'}" for i in range(40))]
+    (photos / "labels.csv").write_text("\n".join(rows))
+    train, test = load_pair(str(photos), table="labels.csv")
+    assert test is not None
+    assert (len(train), len(test), train.classes) == (20, 20, ["a", "b"])
