@@ -2,10 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
 
-from jaxtyping import Float, Int
+import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet.types import Terms
@@ -13,30 +14,76 @@ from reglet.types import Terms
 
 @dataclass
 class Batch:
-    """One rank's share of a step.
+    """One rank's part of a step.  Samples are the first axis of every tensor.
 
-    views: global views first, then local ones; each (n, c, h, w), local ones smaller.
-    labels, domain: where the data has them.
+    views: of images, global views first, then local ones, each (n, c, h, w), local ones smaller.  A clip, a window of a
+        series or a vector of features is a single view.
+    labels: classes (n,), masks (n, h, w) or soft labels (n, classes), where the data have them.
+    domain: where the data have it.
     draws: what the view policy drew for each view, for methods that predict or undo it.
     """
 
-    views: Sequence[Float[Tensor, "n c _ _"]]
-    n_global: int
-    labels: Int[Tensor, " n"] | None = None
-    domain: Int[Tensor, " n"] | None = None
+    views: Sequence[Tensor]
+    n_global: int = 1
+    labels: Tensor | None = None
+    domain: Tensor | None = None
     draws: Sequence[Any] | None = None
+
+    def __len__(self) -> int:
+        return len(self.views[0])
+
+    def take(self, which: slice) -> "Batch":
+        """Some of the samples."""
+        return replace(
+            self,
+            views=[view[which] for view in self.views],
+            labels=None if self.labels is None else self.labels[which],
+            domain=None if self.domain is None else self.domain[which],
+            draws=None if self.draws is None else [draw.take(which) for draw in self.draws],
+        )
+
+    def split(self, size: int) -> list["Batch"]:
+        """All samples, at most `size` at a time."""
+        return [self.take(slice(i, i + size)) for i in range(0, len(self), size)]
+
+    def to(self, device: torch.device) -> "Batch":
+        def moved(x: Tensor | None) -> Tensor | None:
+            return None if x is None else x.to(device, non_blocking=True)
+
+        views = [view.to(device, non_blocking=True) for view in self.views]
+        return replace(self, views=views, labels=moved(self.labels), domain=moved(self.domain))
 
 
 class Method(nn.Module, ABC):
     """A network with its objective.  `forward` does everything, so that DDP, FSDP and compile wrap one object."""
+
+    unclipped: ClassVar[tuple[str, ...]] = ()  # parts whose gradient would dominate the norm and shorten the network's
 
     @abstractmethod
     def forward(self, batch: Batch) -> Terms:
         """One training step's loss, term by term."""
 
     @abstractmethod
-    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
-        """The features a probe sees: the backbone's, or the teacher's."""
+    def encode(self, x: Float[Tensor, "n ..."]) -> Tensor:
+        """What a probe or a score sees: features of the backbone or of the teacher, or the network's own output."""
 
     def after_step(self, step: int, steps: int) -> None:
         """EMA teachers, queues, centres.  Called after optimizer step `step` of `steps`, counted from 1."""
+
+    def clipped(self) -> list[nn.Parameter]:
+        """The parameters whose gradient the loop clips: all but those in the parts that a method calls `unclipped`."""
+        methods = [m for m in self.modules() if isinstance(m, Method)]
+        left_out = {p for m in methods for name in m.unclipped for p in m.get_submodule(name).parameters()}
+        return [p for p in self.parameters() if p not in left_out]
+
+    def forgets(self, step: int) -> bool:
+        """Whether the optimizer forgets its moments after step `step`, because the loss changes there."""
+        inner = getattr(self, "method", None)
+        return isinstance(inner, Method) and inner.forgets(step)
+
+
+def innermost(method: Method) -> Method:
+    """The method inside all wrappers."""
+    while isinstance(inner := getattr(method, "method", None), Method):
+        method = inner
+    return method

@@ -1,42 +1,43 @@
-"""The loop.  `fit` trains a method on images; a run killed anywhere and resumed ends in the bits of one that was not.
+"""The loop.  `fit` trains a method on a feed; a run killed anywhere and resumed ends in the bits of one that was not.
 
 Everything random is a function of (seed, step): the order of the data, the views, dropout.  So the state of a run is
 its step number and its tensors, and nothing else.
 """
 
+import sys
+from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 import torch
+from lightning_fabric import Fabric
 
 from reglet import backbones
-from reglet.data.images import Images
+from reglet.data.unreadable import FILE as UNREADABLE
 from reglet.dist import rank
 from reglet.engine import checkpoint
-from reglet.engine.accuracy import accuracy
-from reglet.engine.build import build_parts
+from reglet.engine.build import Parts, build_parts
 from reglet.engine.config import Config, from_flat
-from reglet.engine.feed import Feed, Policy
-from reglet.engine.folder import CHECKPOINT, METRICS, prepare, read_run
+from reglet.engine.feed import Feed, Place
 from reglet.engine.gradient_cache import require_splittable
 from reglet.engine.interrupt import Interrupt
 from reglet.engine.journal import Journal
-from reglet.engine.launch import first_then_all, launch, on_any_rank
-from reglet.engine.metrics import read_metrics
-from reglet.engine.online_knn import OnlineKNN
-from reglet.engine.order import Order
+from reglet.engine.launch import first_then_all, launch, on_any_rank, together
+from reglet.engine.metrics import read_metrics, read_scores
 from reglet.engine.progress import Progress
+from reglet.engine.run_folder import CHECKPOINT, METRICS, prepare, read_run
 from reglet.engine.schedule import learning_rate
 from reglet.engine.settings import Settings
 from reglet.engine.state import State
+from reglet.engine.watch import AtEnd, Classifier, OnlineKNN, Watch, accuracy
 from reglet.export import export, load_weights
-from reglet.method import Method
-from reglet.methods import Supervised
-from reglet.methods.regularized import innermost
+from reglet.method import Method, innermost
+from reglet.seeded import seeded
 
 Json = dict[str, Any]
+SHORT = 50  # steps below which a run is only a trial
 
 
 @dataclass(frozen=True)
@@ -44,6 +45,7 @@ class Result:
     """encoder: the method whose `encode` is what was learned; the moving average's, where there is one.
 
     finished: False where a signal asked the run to stop before its last step.
+    scores: the last of each that was watched.
     """
 
     out: Path
@@ -51,77 +53,124 @@ class Result:
     steps: int
     finished: bool
     metrics: dict[str, float]
+    scores: dict[str, float]
 
 
 def fit(
     method: Method,
-    images: Images,
-    policy: Policy,
+    feed: Feed,
     settings: Settings,
     *,
-    knn: OnlineKNN | None = None,
+    watch: Sequence[Watch] = (),
     about: Json | None = None,
+    fabric: Fabric | None = None,
     shown: bool = True,
 ) -> Result:
-    """Train `method` on views of `images`.  `about`: what config.json says instead of the settings alone."""
+    """Train `method` on the batches of `feed`.
+
+    watch: what is scored on the way, and at the end.  about: what config.json says instead of the settings alone.
+    fabric: where processes were launched before the data were opened; otherwise they are launched here.
+    """
     s, out = settings, Path(settings.out)
     if s.micro_batch:
         require_splittable(method)
-    order = Order(n=len(images), batch=s.batch, seed=s.seed)
-    steps = s.epochs * order.per_epoch
-    fabric = launch(s)
-    config = {**(about or {**describe(method, images), **asdict(s)}), "fingerprint": images.fingerprint}
+    fabric = fabric or launch(s)
+    order = feed.order
+    steps = s.steps or s.epochs * order.per_epoch
+    first, world = fabric.is_global_zero, fabric.world_size
+    if order.batch % (world * s.accumulate):
+        raise ValueError(f"batch {order.batch} is not a multiple of {world} processes x {s.accumulate} parts")
+    config = {**(about or {**describe(method, feed), **asdict(s)}), "fingerprint": feed.fingerprint}
     first_then_all(fabric, lambda: prepare(out, config, resume=s.resume))
     state = State(fabric, method, s)
     if s.resume and (out / CHECKPOINT).exists():
         state.load(out / CHECKPOINT)
 
-    first, world = fabric.is_global_zero, fabric.world_size
-    layout = {"channels_last": s.channels_last}
-    feed = Feed(images, policy, order, device=fabric.device, rank=fabric.global_rank, world=world, last=steps, **layout)
-    progress = Progress(start=state.done, steps=steps, per_epoch=order.per_epoch, batch=s.batch, shown=shown and first)
-    journal = Journal(out / METRICS, progress, every=s.log_every, loggers=s.loggers, config=config, writes=first)
-    stop = False
-    with closing(feed), closing(journal), Interrupt() as interrupt:
+    feed.open(Place(fabric.device, fabric.global_rank, world, s.channels_last, s.read_ahead), steps=steps)
+    if (unreadable := getattr(getattr(feed, "images", None), "unreadable", None)) is not None:
+        unreadable.write_to(out / UNREADABLE)
+    progress = Progress(
+        start=state.done, steps=steps, per_epoch=order.per_epoch, batch=order.batch, shown=shown and first
+    )
+    journal = Journal(
+        out / METRICS, progress, every=s.log_every, loggers=s.loggers, config=config, writes=first, noted=state.noted
+    )
+    scores, stop = read_scores(out / METRICS) if state.done else {}, False
+    with closing(feed), closing(journal), Interrupt() as interrupt, seeded(s.seed, fabric.device):
         while state.done < steps and not stop:
-            lr = learning_rate(state.done, steps=steps, warmup=round(s.warmup * steps), peak=s.lr)
-            terms, wrong = state.backward(feed(state.done), lr=lr)
+            lr = learning_rate(s.schedule, state.done, steps=steps, warmup=round(s.warmup * steps), peak=s.lr)
+            with together(fabric):
+                batch = feed(state.done)
+            terms, wrong = state.backward(batch, lr=lr, steps=steps)
             broken, stop = on_any_rank(fabric, bool(wrong), bool(interrupt))
             if broken:
                 raise state.failure(out, config, index=order.indices(state.done), terms=terms, says=wrong)
             state.step(steps)
-            if knn and s.knn_every and (state.done % (s.knn_every * order.per_epoch) == 0 or state.done == steps):
-                journal.log(state.done, knn.score(state.encode, state.encoder, device=fabric.device))
+            for each in watch:
+                if each.due(state.done, steps=steps, per_epoch=order.per_epoch):
+                    scores |= (found := each.score(state))
+                    journal.log(state.done, found)
             journal.step(state.done, terms, lr=lr, norm=state.norm)
             if state.done % s.save_every == 0 or state.done == steps or stop:
-                state.save(out / CHECKPOINT, config)
-    return Result(out, state.encoder, state.done, state.done == steps, journal.last)
+                state.save(out / CHECKPOINT, config, journal.noted)
+    return Result(out, state.encoder, state.done, state.done == steps, journal.last, scores)
 
 
-def describe(method: Method, images: Images) -> Json:
+def describe(method: Method, feed: Feed) -> Json:
     """What config.json says of a run whose parts were made in Python."""
     count = sum(p.numel() for p in method.parameters())
-    return {"command": "fit", "method": type(method).__name__, "parameters": count, "data": images.name}
+    return {"command": "fit", "method": type(method).__name__, "parameters": count, "data": feed.name}
 
 
 def run(config: Config, *, shown: bool = True) -> Result:
-    """A run by names, as the command line starts it; a finished one leaves its encoder."""
+    """A run by names, as the command line starts it; a finished one leaves its encoder.
+
+    Processes are launched first, so that data are opened once by each, and never by a process that only waits.
+    """
+    fabric = launch(config)
     parts = build_parts(config)
     about = {**config.flat(), "resolved": parts.resolved()}
-    labelled = config.knn_every and parts.images.labels is not None
-    held = parts.test if parts.test is not None and parts.test.labels is not None else None
-    knn = OnlineKNN(parts.images, parts.preprocess, test=held) if labelled else None
-    result = fit(parts.method, parts.images, parts.policy, config, knn=knn, about=about, shown=shown)
-    scores: dict[str, float] = {}
-    classifier = innermost(result.encoder)
-    if isinstance(classifier, Supervised) and held is not None:
-        scores["accuracy"] = accuracy(classifier, held, parts.preprocess)
+    if shown and fabric.is_global_zero:
+        print(plan(parts, config), file=sys.stderr, flush=True)
+    result = fit(parts.method, parts.feed, config, watch=_watch(parts, config), about=about, fabric=fabric, shown=shown)
     if result.finished and rank() == 0:
-        export_run(result.out, metrics=scores)
-    return replace(result, metrics=result.metrics | scores)
+        export_run(result.out)
+    return result
 
 
-def export_run(out: Path, *, to: Path | None = None, metrics: dict[str, float] | None = None) -> Json:
+def plan(parts: Parts, config: Config) -> str:
+    """What a run will do, in two lines, before it does it."""
+    order = parts.feed.order
+    steps = config.steps or config.epochs * order.per_epoch
+    found = parts.resolved()
+    classes = f", {len(parts.images.classes)} classes" if parts.images.classes else ""
+    held = "no test images" if parts.test is None else f"{len(parts.test)} test images"
+    what = config.method if config.command == "pretrain" else "classifier"
+    count = len(parts.policy.draw(1))
+    views = f"{count} views" if count > 1 else "1 view"
+    lines = [
+        f"{config.command}: {what}, {config.model} with {found['parameters']:,} parameters, on {parts.images.name}: "
+        f"{len(parts.images):,} images{classes}, {held}",
+        f"{steps:,} steps of {order.batch} images, {views} of {parts.size} px each, "
+        f"{steps / order.per_epoch:g} epochs, lr {config.lr:g} after {round(config.warmup * steps)} steps of warm-up",
+    ]
+    if steps < SHORT:
+        lines.append(f"{steps} steps are too few to mean anything: this is a trial of the command, not of the method")
+    return "\n".join(lines)
+
+
+def _watch(parts: Parts, config: Config) -> list[Watch]:
+    """An online kNN where there are labels, and of a classifier its accuracy at the end."""
+    held = parts.test if parts.test is not None and parts.test.labels is not None else None
+    found: list[Watch] = []
+    if config.knn_every and parts.images.labels is not None and held is not None:
+        found.append(OnlineKNN(parts.images, parts.preprocess, test=held, every=config.knn_every))
+    if isinstance(innermost(parts.method), Classifier) and held is not None:
+        found.append(AtEnd(lambda model: {"accuracy": accuracy(model, held, parts.preprocess)}))
+    return found
+
+
+def export_run(out: Path, *, to: Path | None = None) -> Json:
     """The encoder of a run's checkpoint, with its card, in `to` or in the run's own directory."""
     config, stored = read_run(out)
     about = stored["resolved"]
@@ -133,7 +182,7 @@ def export_run(out: Path, *, to: Path | None = None, metrics: dict[str, float] |
     card = {
         "model": config.of("model"),
         "method": {"command": config.command, "method": config.method, "loss": config.loss} | config.options,
-        "metrics": {**last, **(metrics or {})},
+        "metrics": last,
         "data": {**about["data"], "fingerprint": stored["fingerprint"], "licence": config.data_licence},
     }
     return export(backbone, to or out, name=config.model, size=size, in_channels=in_channels, card=card)
@@ -147,28 +196,25 @@ class Replay:
     says: str
 
 
-def replay(
-    path: str | Path, *, method: Method | None = None, images: Images | None = None, policy: Policy | None = None
-) -> Replay:
-    """Reproduce the step of a replay bundle, in one process.  A run made in Python wants its parts again."""
+def replay(path: str | Path, *, method: Method | None = None, feed: Feed | None = None) -> Replay:
+    """Reproduce the step of a replay bundle, in one process.  A run made in Python wants its method and feed again."""
     tensors, about = checkpoint.read(Path(path))
     named = about["config"]["command"] != "fit"
     kept = {f.name for f in fields(Config if named else Settings)}
     values = {k: v for k, v in about["config"].items() if k in kept or "." in k}
     values |= {"devices": 1, "nodes": 1, "strategy": "ddp", "resume": False, "init_from": ""}
     settings: Settings = from_flat(values) if named else Settings(**values)
-    if method is None or images is None or policy is None:
+    if method is None or feed is None:
         if not isinstance(settings, Config):
-            raise ValueError("this run was made in Python: replay needs its method=, images= and policy=")
+            raise ValueError("this run was made in Python: replay needs its method= and feed=")
         parts = build_parts(settings)
-        method, images, policy = method or parts.method, images or parts.images, policy or parts.policy
+        method, feed = method or parts.method, feed or parts.feed
     state = State(launch(settings), method, settings)
     checkpoint.load_module(method, checkpoint.part(tensors, "method."))
     state.done = int(about["step"])
-    order = Order(n=len(images), batch=settings.batch, seed=settings.seed)
-    if not torch.equal(order.indices(state.done), tensors["index"]):
-        raise ValueError(f"the data are not those of the run: {images.name} has {len(images)} images")
-    device, layout = state.fabric.device, settings.channels_last
-    with closing(Feed(images, policy, order, device=device, last=0, channels_last=layout)) as feed:
+    if not torch.equal(feed.order.indices(state.done), tensors["index"]):
+        raise ValueError(f"the data are not those of the run: {feed.name} gives other samples at step {state.done}")
+    feed.open(Place(state.device, channels_last=settings.channels_last), steps=0)
+    with closing(feed):
         terms, says = state.backward(feed(state.done), lr=0.0)
     return Replay({name: float(term) for name, term in terms.items()}, says)

@@ -13,10 +13,12 @@ from torch import nn
 from reglet.engine import checkpoint
 from reglet.engine.checkpoint import CheckpointError, collect, read, restore, write
 from reglet.engine.optim import build_optimizer
+from reglet.engine.run_folder import write_json
 
 FILLED = """
 import resource, signal, sys, torch
 from pathlib import Path
+from reglet.engine.run_folder import write_json
 from reglet.engine.checkpoint import CheckpointError, write
 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 path = Path(sys.argv[1])
@@ -55,6 +57,29 @@ def test_a_full_disk_leaves_the_last_good_one(tmp_path: Path, monkeypatch: pytes
     monkeypatch.undo()
     assert read(path)[1] == {"step": 1}
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_as_on_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Directories cannot be opened there, and only files that are open for writing can be flushed."""
+    import fcntl
+
+    opened, flushed = os.open, os.fsync
+
+    def open_file(path: str | Path, *rest: int) -> int:
+        if Path(path).is_dir():
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return opened(path, *rest)
+
+    def flush(file: int) -> None:
+        if fcntl.fcntl(file, fcntl.F_GETFL) & os.O_ACCMODE == os.O_RDONLY:
+            raise OSError(errno.EBADF, os.strerror(errno.EBADF))
+        flushed(file)
+
+    monkeypatch.setattr(os, "open", open_file)
+    monkeypatch.setattr(os, "fsync", flush)
+    write(tmp_path / "checkpoint.safetensors", {"x": torch.ones(2)}, {"step": 1})
+    write_json(tmp_path / "config.json", {"seed": 0})
+    assert read(tmp_path / "checkpoint.safetensors")[1] == {"step": 1}
 
 
 @pytest.mark.parametrize("name", ["adamw", "lars"])

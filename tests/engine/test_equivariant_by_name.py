@@ -10,8 +10,8 @@ from safetensors.torch import load_file
 
 from reglet.cli import main
 from reglet.engine.build import build_parts
+from reglet.engine.build_equivariant import EQUIVARIANT
 from reglet.engine.config import from_flat
-from reglet.engine.equivariant import EQUIVARIANT
 from reglet.engine.state import State
 from reglet.methods.equivariant import Equivariant
 from reglet.methods.equivariant_views import AlignedViews

@@ -1,15 +1,21 @@
 """micro_batch: the gradient of the whole batch, with the memory of a part."""
 
+from functools import partial
+from pathlib import Path
+
 import pytest
 import torch
 from lightning_fabric import Fabric
 from tests.engine.toy import Brighten, Toy, images, toy
+from tests.ranks import run
 from torch import Tensor, nn
 
 from reglet.engine.gradient import backward
 from reglet.engine.gradient_cache import require_splittable
+from reglet.engine.launch import launch
 from reglet.engine.order import generator
-from reglet.engine.through import Through
+from reglet.engine.settings import Settings
+from reglet.engine.state import AnyCall, State
 from reglet.method import Batch
 from reglet.types import Terms
 
@@ -21,7 +27,7 @@ def step(method: Toy, *, micro_batch: int = 0, accumulate: int = 1, n: int = 24)
     batch = Batch(policy.apply(images(n).images, draws), 2, draws=draws)
     method.train()
     method.zero_grad()
-    model = fabric.setup(Through(method))
+    model = fabric.setup(AnyCall(method))
     terms = backward(fabric, model, batch, micro_batch=micro_batch, accumulate=accumulate, seed=5)
     return terms, [p.grad.clone() for p in method.parameters() if p.grad is not None]
 
@@ -79,3 +85,34 @@ def test_a_method_without_parts_is_refused() -> None:
     require_splittable(toy())
     with pytest.raises(ValueError, match=r"micro_batch needs a method with embed\(\) .* Identity has not"):
         require_splittable(nn.Identity())
+
+
+def compiled(rank: int, world: int) -> list[int]:
+    """How many graphs were compiled after each of six steps.
+
+    In a process of its own: dynamo cannot trace the checks of shapes that are on in tests.
+    """
+    graphs: list[int] = []
+
+    def count(graph: torch.fx.GraphModule, inputs: list[Tensor]) -> object:
+        graphs.append(len(inputs))
+        return graph.forward
+
+    torch.compile = partial(torch.compile, backend=count)
+    method, policy = toy("barlow"), Brighten()
+    settings = Settings(accelerator="cpu", batch=24, micro_batch=10, compile=True)
+    state = State(launch(settings), method, settings)
+    after = []
+    for i in range(6):
+        draws = policy.draw(24, generator(i))
+        state.backward(Batch(policy.apply(images(24).images, draws), 2, draws=draws), lr=0.1)
+        state.step(6)
+        after.append(len(graphs))
+    return after
+
+
+def test_compiles_and_stays_compiled(tmp_path: Path) -> None:
+    """Both halves of the step are compiled, with and without a graph; after the second step nothing is again."""
+    (after,) = run("tests.engine.test_gradient_cache:compiled", world=1, folder=tmp_path)
+    assert after[0] >= 3  # embed without a graph, the objective, embed with a graph
+    assert after[1:] == after[1:2] * 5

@@ -59,7 +59,7 @@ def test_it_is_the_loss_on_latents_labels_and_the_classifier() -> None:
     ("command", "more", "says"),
     [
         ("train", ["latent=latentd"], "there is no latent loss 'latentd'. Did you mean 'latentdr'?"),
-        ("train", ["latent.dropout=0.1"], "arguments of the loss that latent= names"),
+        ("train", ["latent.dropout=0.1"], "arguments of what latent= names: give latent= too"),
         ("train", ["latent=latentdr", "latent.dropot=0.1"], "Did you mean latent.dropout="),
         ("train", ["latent=latentdr", "method.label_smoothing=0.1"], "label_smoothing=0.1 would be lost"),
         ("pretrain", ["latent=latentdr"], "it is for reglet train"),

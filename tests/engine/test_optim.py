@@ -8,18 +8,18 @@ import torch
 from torch import nn
 
 from reglet.engine.optim import LARS, build_optimizer, parameter_groups
-from reglet.engine.order import Order, seed_of, share
+from reglet.engine.order import Shuffled, rank_slice, seed_of
 from reglet.engine.schedule import learning_rate
 
 
 def test_schedule() -> None:
-    rates = [learning_rate(s, steps=100, warmup=10, peak=2.0) for s in range(100)]
+    rates = [learning_rate("cosine", s, steps=100, warmup=10, peak=2.0) for s in range(100)]
     assert rates[0] == pytest.approx(0.2)
     assert rates[9] == rates[10] == 2.0
     assert rates[55] == pytest.approx(1.0)
     assert rates[99] == pytest.approx(1 + math.cos(math.pi * 89 / 90))
     assert max(b - a for a, b in pairwise(rates)) <= 0.2 + 1e-12
-    assert learning_rate(0, steps=1, warmup=0, peak=1.0) == 1.0
+    assert learning_rate("cosine", 0, steps=1, warmup=0, peak=1.0) == 1.0
 
 
 def test_vectors_do_not_decay() -> None:
@@ -61,17 +61,17 @@ def test_lars_leaves_zero_weights_finite() -> None:
 
 
 def test_every_epoch_sees_every_image_once_in_an_order_of_its_own() -> None:
-    order = Order(n=12, batch=4, seed=3)
+    order = Shuffled(n=12, batch=4, seed=3)
     epochs = [torch.cat([order.indices(3 * e + i) for i in range(3)]) for e in range(2)]
     assert all(e.sort().values.equal(torch.arange(12)) for e in epochs)
     assert not epochs[0].equal(epochs[1])
-    assert not epochs[0].equal(torch.cat([Order(n=12, batch=4, seed=4).indices(i) for i in range(3)]))
-    assert Order(n=14, batch=4, seed=0).per_epoch == 3
+    assert not epochs[0].equal(torch.cat([Shuffled(n=12, batch=4, seed=4).indices(i) for i in range(3)]))
+    assert Shuffled(n=14, batch=4, seed=0).per_epoch == 3
 
 
 def test_ranks_share_the_batch_out() -> None:
     index = torch.arange(12)
-    assert torch.cat([index[share(12, r, 3)] for r in range(3)]).equal(index)
+    assert torch.cat([index[rank_slice(12, r, 3)] for r in range(3)]).equal(index)
 
 
 def test_seeds_differ_in_every_number() -> None:

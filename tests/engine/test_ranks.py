@@ -49,3 +49,11 @@ def test_sharded_weights_resume_to_the_same_bits(tmp_path: Path) -> None:
     assert [code(rank) for rank in start_ranks(2, f"out={tmp_path / 'b'}", *words, "resume=true")] == [0, 0]
     a, b = weights(tmp_path / "a"), weights(tmp_path / "b")
     assert all(torch.equal(a[key], b[key]) for key in a)
+
+
+def test_what_fails_on_one_rank_fails_on_all(tmp_path: Path) -> None:
+    """Reading a batch is no collective: without a word the first rank would wait in the loss for the second."""
+    ranks = start_ranks(2, f"out={tmp_path}", *COMMON, "fail=2")
+    assert all(code(rank, seconds=120) not in (0, None) for rank in ranks)
+    assert (tmp_path / "error-1").read_text() == "OSError: the disk is gone"
+    assert (tmp_path / "error-0").read_text() == "RuntimeError: rank 1: OSError: the disk is gone"

@@ -4,12 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from tests.engine.toy import Brighten, images, toy
+from tests.engine.toy import feed, images, toy
 
-from reglet.engine.folder import RunError
 from reglet.engine.metrics import read_metrics
-from reglet.engine.online_knn import OnlineKNN
+from reglet.engine.run_folder import RunError
 from reglet.engine.settings import Settings
+from reglet.engine.watch import OnlineKNN
 from reglet.train import fit
 
 
@@ -19,7 +19,7 @@ def settings(out: Path, **changes: object) -> Settings:
 
 
 def train(s: Settings) -> None:
-    fit(toy(), images(), Brighten(), s, shown=False)
+    fit(toy(), feed(s), s, shown=False)
 
 
 def test_a_directory_with_a_run_is_not_overwritten(tmp_path: Path) -> None:
@@ -48,8 +48,9 @@ def test_a_changed_configuration_is_no_resume(tmp_path: Path) -> None:
     train(settings(tmp_path / "run"))
     with pytest.raises(RunError, match=r"another configuration.*lr was 0.001 and is 0.5.*init_from="):
         train(settings(tmp_path / "run", resume=True, lr=0.5))
+    s = settings(tmp_path / "run", resume=True)
     with pytest.raises(RunError, match="fingerprint was"):
-        fit(toy(), images(seed=1), Brighten(), settings(tmp_path / "run", resume=True), shown=False)
+        fit(toy(), feed(s, data=images(seed=1)), s, shown=False)
 
 
 @pytest.mark.parametrize(
@@ -59,11 +60,12 @@ def test_a_changed_configuration_is_no_resume(tmp_path: Path) -> None:
         ({"batch": 0}, "batch must be at least 1, got 0"),
         ({"lr": -1.0}, "lr must not be negative"),
         ({"warmup": 5.0}, "warmup is a share between 0 and 1"),
-        ({"optimizer": "sgd"}, "optimizer is one of adamw, lars; got 'sgd'"),
+        ({"optimizer": "lion"}, "optimizer is one of adamw, adam, sgd, lars; got 'lion'"),
         ({"micro_batch": 2, "accumulate": 2}, "give one of them"),
         ({"batch": 6, "devices": 4}, "batch 6 is not a multiple of devices x nodes x accumulate"),
         ({"loggers": "print"}, "loggers are tensorboard and wandb; got print"),
         ({"strategy": "fsdp", "ema": 0.9}, "fsdp"),
+        ({"strategy": "fsdp", "precision": "16-mixed"}, "take bf16-mixed"),
     ],
 )
 def test_settings_that_make_no_sense(given: dict[str, object], says: str) -> None:
@@ -78,9 +80,9 @@ def test_too_few_images_for_a_batch(tmp_path: Path) -> None:
 
 def test_what_a_run_says_of_itself(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     data = images()
-    knn = OnlineKNN(data, lambda x: x.float() / 255)
+    knn = OnlineKNN(data, lambda x: x.float() / 255, test=data)
     s = settings(tmp_path / "run", log_every=4)
-    result = fit(toy(), data, Brighten(), s, knn=knn)
+    result = fit(toy(), feed(s, data=data), s, watch=[knn])
     rows = read_metrics(tmp_path / "run" / "metrics.jsonl")
     assert [row["step"] for row in rows if "loss" in row] == [4, 8, 12]
     scores = [row["knn"] for row in rows if "knn" in row]

@@ -30,7 +30,7 @@ def test_attached_exported_and_resumed(data: Path, tmp_path: Path, command: str)
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     assert all(row["sim"] > 0 for row in rows if "loss" in row)
     kept, exported = load_file(out / "checkpoint.safetensors"), load_file(out / "encoder.safetensors")
-    assert any(key.startswith("method.heads.") for key in kept)
+    assert any(key.startswith("method.attachment.heads.") for key in kept)
     assert not any("head" in key for key in exported), "nothing of SIM in the encoder"
     assert torch.equal(exported["stages.0.0.weight"], kept["method.method.backbone.stages.0.0.weight"])
 

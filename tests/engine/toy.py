@@ -5,11 +5,13 @@ import signal
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 
 from reglet.data.memory import InMemory
+from reglet.engine.feed import ImageFeed, ViewPolicy
 from reglet.engine.settings import Settings
 from reglet.losses import BarlowTwinsLoss, VISRegLoss
 from reglet.method import Batch, Method
@@ -96,13 +98,19 @@ def toy(kind: str = "visreg", *, norm: bool = True, dropout: float = 0.0) -> Toy
     return Toy(losses[kind](), norm=norm, dropout=dropout)
 
 
+def feed(settings: Settings, *, data: InMemory | None = None, policy: ViewPolicy | None = None) -> ImageFeed:
+    return ImageFeed(data or images(), policy or Brighten(), batch=settings.batch, seed=settings.seed)
+
+
 def main(words: Sequence[str]) -> None:
-    """A run with any setting as key=value, and loss=, norm=, dropout=, double=, kill=, pause=."""
+    """A run with any setting as key=value, and loss=, norm=, dropout=, double=, kill=, pause=, fail=."""
     torch.set_num_threads(1)
     given = dict(word.split("=", 1) for word in words)
     if given.pop("double", "0") == "1":
         torch.set_default_dtype(torch.float64)
     kill, pause = int(given.pop("kill", -1)), float(given.pop("pause", 0))
+    fail = int(given.pop("fail", -1))  # on the second rank alone
+    fail = fail if os.environ.get("RANK") == "1" else -1
     norm = given.pop("norm", "1") == "1"
     method = toy(given.pop("loss", "visreg"), norm=norm, dropout=float(given.pop("dropout", 0)))
     kinds = {f.name: type(f.default) for f in fields(Settings)}
@@ -114,8 +122,15 @@ def main(words: Sequence[str]) -> None:
         def apply(self, images: Tensor, draws: Sequence[Shift]) -> list[Tensor]:
             if self.steps == kill:
                 os.kill(os.getpid(), signal.SIGKILL)
+            if self.steps == fail:
+                raise OSError("the disk is gone")
             self.steps += 1
             time.sleep(pause)
             return super().apply(images, draws)
 
-    fit(method, images(), Mortal(), Settings(**values), shown=False)
+    settings = Settings(**values)
+    try:
+        fit(method, feed(settings, policy=Mortal()), settings, shown=False)
+    except Exception as error:
+        Path(settings.out, f"error-{os.environ.get('RANK', 0)}").write_text(f"{type(error).__name__}: {error}")
+        raise

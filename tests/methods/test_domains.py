@@ -27,6 +27,7 @@ from reglet.methods.domains import (
     irm_penalty,
     mmd,
 )
+from reglet.schedules import linear
 from reglet.types import total
 
 WIDTH, CLASSES = 5, 3
@@ -161,6 +162,48 @@ def test_the_weight_waits(kind: Any, late: float) -> None:
     assert kind().anneal == 500
 
 
+@pytest.mark.parametrize("kind", [IRM, VREx, CORAL, MMD])
+def test_the_weight_may_be_a_schedule(kind: Any) -> None:
+    z, y, head = data()
+    extra = {"anneal": 0} if kind in (IRM, VREx) else {}
+    one, loss = kind(weight=1, **extra), kind(weight=linear(0, 4), **extra)
+    with pytest.raises(ValueError, match=r"weight is the schedule linear\(0, 4\).*reglet\.set_step"):
+        loss(z, y, head)
+    for step, factor in ((0, 0.0), (3, 3.0)):
+        reglet.set_step(loss, step, 5)
+        want = factor * one.terms(z, y, head)["penalty"]
+        torch.testing.assert_close(loss.terms(z, y, head)["penalty"], want)
+    with pytest.raises(ValueError, match="weight must be finite and not negative, got nan"):
+        kind(weight=float("nan"))
+
+
+def test_a_schedule_waits_too() -> None:
+    loss = VREx(weight=lambda step: 10 * step, before=2.0, anneal=3)
+    seen = [float(loss.current)]
+    for step in range(1, 6):
+        loss.after_step(step)
+        seen.append(float(loss.current))
+    assert seen == [2.0, 2.0, 2.0, 30.0, 40.0, 50.0]
+
+
+def test_latents_of_every_size_and_precision() -> None:
+    """Kernels of distant samples are 0, and so is their gradient.  What would overflow is refused."""
+    z = [torch.tensor([[1e30, 0.0], [0.0, 1e20]], requires_grad=True), torch.tensor([[0.0, -1e25], [1.0, 1.0]])]
+    y, head = [torch.tensor([0, 1])] * 2, nn.Linear(2, 3)
+    value = MMD()(z, y, head)
+    value.backward()
+    assert torch.isfinite(value)
+    assert torch.isfinite(z[0].grad).all()
+    for loss, power in ((CORAL(), 4), (IRM(), 2), (VREx(), 2)):
+        with pytest.raises(ValueError, match=rf"power {power} of the latents overflows torch.float32 .* up to 1e\+30"):
+            loss(z, y, head)
+    for dtype in (torch.float16, torch.bfloat16, torch.float64):
+        half = [torch.ones(2, 2, dtype=dtype), torch.zeros(2, 2, dtype=dtype)]
+        assert torch.isfinite(CORAL()(half, y, head))
+    with pytest.raises(ValueError, match=r"ERM: domain 1 must be a floating-point tensor \(_, 2\)"):
+        ERM()([torch.ones(2, 2), torch.ones(2, 3)], y, head)
+
+
 def test_alike_domains_cost_nothing() -> None:
     z, y, head = data()
     same = [z[0], z[0], z[0]]
@@ -206,7 +249,7 @@ def test_one_call_of_the_head() -> None:
 
 def test_bad_input() -> None:
     z, y, head = data()
-    with pytest.raises(ValueError, match=r"latents of \[4, 6, 3\] samples by domain, labels of \[4, 6\]"):
+    with pytest.raises(ValueError, match="ERM: latents of 3 domains, labels of 2"):
         ERM()(z, y[:2], head)
     with pytest.raises(ValueError, match=r"VREx needs at least 2 domains of 1 samples each, got \[4\]"):
         VREx()(z[:1], y[:1], head)
@@ -216,7 +259,7 @@ def test_bad_input() -> None:
         ERM()([], [], head)
     with pytest.raises(ValueError, match=r"ERM needs .* got \[4, 0\]"):
         ERM()([z[0], z[1][:0]], [y[0], y[1][:0]], head)
-    with pytest.raises(ValueError, match=r"below 3, got values 0\.\.3"):
+    with pytest.raises(ValueError, match=r"class numbers from 0 to 2.* got values 0 to 3"):
         ERM()(z, [y[0], y[1], torch.tensor([0, 3, 1])], head)
     with pytest.raises(ValueError, match="built for 4 domains, and this batch has 3"):
         GroupDRO(domains=4)(z, y, head)

@@ -140,5 +140,5 @@ def test_ties_go_to_the_first() -> None:
 def test_selection_bad_input() -> None:
     with pytest.raises(ValueError, match=r"a finite score for every trial, checkpoint and domain, got \(1, 1, 2\)"):
         training_domain(torch.tensor([[[0.5, float("nan")]]]))
-    with pytest.raises(ValueError, match=r"got \(0, 1, 2\)"):
+    with pytest.raises(ValueError, match=r"got shape \(0, 1, 2\)"):
         leave_one_domain_out(torch.zeros(0, 1, 2))

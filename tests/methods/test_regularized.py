@@ -34,7 +34,7 @@ def test_terms_are_the_methods_and_one_more(name: str) -> None:
 
 def test_heads_are_parameters_of_the_wrapper_and_train() -> None:
     m = wrapped()
-    heads = [p for name, p in m.named_parameters() if name.startswith("heads.")]
+    heads = [p for name, p in m.named_parameters() if name.startswith("attachment.heads.")]
     assert heads
     assert not any(name.startswith(("heads.", "loss.")) for name, _ in m.method.named_parameters())
     m(batch())["sim"].backward()

@@ -20,7 +20,7 @@ def image(*, n: int = 2, h: int = 32, w: int = 48) -> Tensor:
 @pytest.mark.parametrize("decoder", [True, False])
 @pytest.mark.parametrize("head", HEADS)
 def test_every_network_gives_logits_of_every_pixel_and_trains_all_of_itself(head: str, decoder: bool) -> None:
-    network = build(head, classes=3, width=4, decoder=decoder)
+    network = build(head, classes=3, width=4, stages=4, decoder=decoder)
     y = network(image())
     assert y.shape == (2, 3, 32, 48)
     F.cross_entropy(y, torch.randint(3, (2, 32, 48))).backward()
@@ -31,7 +31,7 @@ def test_every_network_gives_logits_of_every_pixel_and_trains_all_of_itself(head
 
 @pytest.mark.parametrize("head", HEADS)
 def test_a_mirrored_image_has_mirrored_maps_under_symmetric_kernels(head: str) -> None:
-    network = build(head, classes=2, width=4).eval()
+    network = build(head, classes=2, width=4, stages=4).eval()
     for module in network.modules():
         if isinstance(module, nn.Conv2d | nn.ConvTranspose2d):
             module.weight.data = (module.weight + module.weight.flip(3)) / 2
@@ -96,7 +96,7 @@ def test_context_heads_see_the_whole_map_and_fcn_its_neighbourhood(head: type[nn
 
 @pytest.mark.parametrize("head", HEADS)
 def test_sim_attaches_reaches_its_blocks_and_leaves_no_trace(head: str) -> None:
-    network, x = build(head, classes=2, width=4), image()
+    network, x = build(head, classes=2, width=4, stages=4), image()
     before = network.eval()(x)
     keys = list(network.state_dict())
     sim = attach(network, network.sim_blocks, SIM(channel_dim=1), example=x)
@@ -108,7 +108,7 @@ def test_sim_attaches_reaches_its_blocks_and_leaves_no_trace(head: str) -> None:
         assert reached == name.startswith("encoder."), name
     sim.remove()
     network.zero_grad()
-    fresh = build(head, classes=2, width=4)
+    fresh = build(head, classes=2, width=4, stages=4)
     fresh.load_state_dict(network.state_dict())
     assert list(network.state_dict()) == keys
     torch.testing.assert_close(network.eval()(x), fresh.eval()(x), rtol=0, atol=0)
@@ -117,7 +117,7 @@ def test_sim_attaches_reaches_its_blocks_and_leaves_no_trace(head: str) -> None:
 
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match=r"multiples of 8, got 32 x 44"):
-        build("fcn", classes=2, width=4)(image(w=44))
+        build("fcn", classes=2, width=4, stages=4)(image(w=44))
     with pytest.raises(ValueError, match="one of unet, fcn, psp, deeplabv3; got 'pspnet'"):
         build("pspnet", classes=2)
     with pytest.raises(ValueError, match="classes=1 from 2 on"):
@@ -129,7 +129,7 @@ def test_bad_input() -> None:
 @pytest.mark.parametrize("head", ["psp", "deeplabv3"])
 def test_a_mean_over_an_image_is_that_image_s_alone(head: str) -> None:
     """In training, too: with batch norm a mean would be seen relative to the few others of the batch."""
-    end = build(head, classes=2, width=4).head.train()
+    end = build(head, classes=2, width=4, stages=4).head.train()
     parts = end.pyramid if isinstance(end, PSPHead) else [end.whole]
     means = torch.randn(3, 4, 1, 1)
     for part in parts:

@@ -9,7 +9,16 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 import reglet
-from reglet.networks.series import ITransformer, LightTS, MambaTS, TimesNet
+from reglet.networks.series import (
+    ITransformer,
+    LightTS,
+    MambaTS,
+    TimesNet,
+    itransformer_small,
+    lightts_small,
+    mambats_small,
+    timesnet_small,
+)
 from reglet.networks.series.inception import Inception
 from reglet.networks.series.lightts import Exchange
 from reglet.networks.series.periods import fold, periods, unfold
@@ -18,8 +27,8 @@ from reglet.networks.series.selective_scan import linear_scan, selective_scan
 from reglet.networks.series.timesnet import TimesBlock, sinusoids
 from reglet.networks.series.window_norm import normalized, restored
 
-Kind = type[ITransformer] | type[LightTS] | type[TimesNet] | type[MambaTS]
-KINDS = (ITransformer, LightTS, TimesNet, MambaTS)
+Kind = Callable[..., ITransformer | LightTS | TimesNet | MambaTS]
+KINDS = (itransformer_small, lightts_small, timesnet_small, mambats_small)
 every = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 
 
@@ -33,6 +42,27 @@ def waves(n: int, *, channels: int = 5, length: int = 40, seed: int = 0) -> Tens
     begin = torch.rand(n, 1, 1, generator=torch.Generator().manual_seed(seed))
     angle = torch.arange(length).view(1, -1, 1) / 10 + begin + torch.arange(channels) / channels
     return (2 * math.pi * angle).sin()
+
+
+@pytest.mark.parametrize("kind", [ITransformer, LightTS, TimesNet, MambaTS])
+def test_the_canonical_names_have_a_published_size(kind: Kind) -> None:
+    """What the authors' scripts say: d_model of 512, four times 128, 128, and 128."""
+    with torch.device("meta"):
+        net = kind(channels=25, length=100)
+        assert net.sim_blocks
+    sizes = {
+        ITransformer: lambda net: (net.embed.out_features, len(net.blocks), net.blocks[0].linear1.out_features),
+        LightTS: lambda net: (net.continuous.out.out_features, net.chunk),
+        TimesNet: lambda net: (
+            net.embed.out_channels,
+            len(net.blocks),
+            net.blocks[0].top,
+            len(net.blocks[0].convs[0].convs),
+        ),
+        MambaTS: lambda net: (net.embed.out_features, len(net.blocks), net.patch, net.blocks[0].drop.p),
+    }
+    printed = {ITransformer: (512, 3, 512), LightTS: (128, 24), TimesNet: (128, 3, 3, 6), MambaTS: (128, 4, 48, 0.2)}
+    assert sizes[kind](net) == printed[kind]
 
 
 # the laws of a reconstructor
@@ -121,21 +151,21 @@ def test_which_networks_follow_the_level_of_a_window(kind: Kind) -> None:
     net, x = made(kind).eval().double(), torch.randn(3, 40, 5, dtype=torch.float64)
     moved = net(100 + 10 * x)
     # eps = 1e-5 beside variances of 1 and 100: a relative 1e-5 of an output of about 10
-    assert torch.allclose(moved, 100 + 10 * net(x), atol=1e-3) == (kind is not LightTS)
+    assert torch.allclose(moved, 100 + 10 * net(x), atol=1e-3) == (kind is not lightts_small)
 
 
 # iTransformer
 
 
 def test_the_tokens_of_itransformer_are_variates() -> None:
-    net, x = made(ITransformer).eval(), torch.randn(3, 40, 5)
+    net, x = made(itransformer_small).eval(), torch.randn(3, 40, 5)
     order = torch.tensor([3, 0, 4, 1, 2])
     torch.testing.assert_close(net(x[:, :, order]), net(x)[:, :, order], atol=1e-5, rtol=1e-5)
     assert not torch.allclose(net(x).roll(7, 1), net(x.roll(7, 1)), atol=1e-2)  # times are features, with places
 
 
 def test_itransformer_attends_to_other_variates() -> None:
-    net, x = made(ITransformer).eval(), torch.randn(3, 40, 5)
+    net, x = made(itransformer_small).eval(), torch.randn(3, 40, 5)
     other = x.clone()
     other[:, :, 4] = torch.randn(3, 40)
     assert (net(x)[:, :, 0] - net(other)[:, :, 0]).abs().max() > 1e-3
@@ -143,7 +173,7 @@ def test_itransformer_attends_to_other_variates() -> None:
 
 def test_heads_divide_the_width() -> None:
     with pytest.raises(ValueError, match="width 30 does not divide among 4 heads"):
-        ITransformer(channels=2, length=10, width=30)
+        ITransformer(channels=2, length=10, width=30, heads=4)
 
 
 # LightTS
@@ -176,7 +206,7 @@ def test_an_exchange_block_by_hand() -> None:
 
 
 def test_lightts_hears_of_the_far_end_of_a_window_and_of_other_variates() -> None:
-    net = made(LightTS).eval()
+    net = made(lightts_small).eval()
     x = torch.randn(1, 40, 5, requires_grad=True)
     nn.init.normal_(net.variates.among.weight)  # the mixing begins as the identity
     net(x)[0, 0, 0].backward()
@@ -301,7 +331,7 @@ def test_a_linear_scan_by_hand_and_by_differences() -> None:
 
 
 def test_a_block_of_mambats_sees_the_past_only() -> None:
-    block = made(MambaTS).eval().blocks[0]
+    block = made(mambats_small).eval().blocks[0]
     x = torch.randn(1, 12, 16, requires_grad=True)
     block(x)[0, 6].sum().backward()
     assert x.grad is not None
@@ -310,7 +340,7 @@ def test_a_block_of_mambats_sees_the_past_only() -> None:
 
 
 def test_the_scan_visits_all_variables_at_one_time_before_the_next() -> None:
-    net, seen = made(MambaTS, channels=3, length=40).eval(), []
+    net, seen = made(mambats_small, channels=3, length=40).eval(), []
     net.blocks.register_forward_pre_hook(lambda _m, args: seen.append(args[0]))
     with torch.no_grad():
         nn.init.zeros_(net.places)
@@ -324,7 +354,7 @@ def test_the_scan_visits_all_variables_at_one_time_before_the_next() -> None:
 
 def test_variables_are_shuffled_in_training_alone() -> None:
     torch.manual_seed(0)
-    net = MambaTS(channels=6, length=40, dropout=0.0)
+    net = mambats_small(channels=6, length=40, dropout=0.0)
     x = torch.randn(2, 40, 6)
     assert len({tuple(net(x).flatten().tolist()) for _ in range(4)}) > 1
     net.eval()
@@ -339,7 +369,7 @@ def test_variables_are_shuffled_in_training_alone() -> None:
 
 
 def test_steps_begin_between_a_thousandth_and_a_tenth() -> None:
-    block = made(MambaTS).blocks[0]
+    block = made(mambats_small).blocks[0]
     delta = F.softplus(block.step.bias.detach())
     assert 1e-3 <= float(delta.min()) < float(delta.max()) <= 1e-1
     torch.testing.assert_close(block.log_A.detach().exp()[5], torch.arange(1.0, 5.0))

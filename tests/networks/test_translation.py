@@ -9,7 +9,14 @@ import torch.nn.functional as F
 from reglet.attach import attach
 from reglet.blocks import SIM
 from reglet.blocks.patch_ntxent import patch_ntxent
-from reglet.networks.translation import Generator, PatchDiscriminator, PatchMLP, patch_nce
+from reglet.networks.translation import (
+    Generator,
+    PatchDiscriminator,
+    PatchMLP,
+    generator_small,
+    patch_discriminator_small,
+    patch_nce,
+)
 from reglet.networks.translation.patch_mlp import draw_places
 
 N, P, K = 3, 5, 4
@@ -78,13 +85,13 @@ def test_generator_and_discriminator_keep_their_shapes(size: tuple[int, int]) ->
     maps = net.features(x)
     assert [m.shape[1] for m in maps] == list(net.widths)
     assert torch.equal(maps[-1], net.blocks[1](maps[-2]))  # the middle one of three
-    assert PatchDiscriminator(width=4, channels=1)(y).shape[1] == 1
+    assert patch_discriminator_small(width=4, channels=1)(y).shape[1] == 1
 
 
 @pytest.mark.parametrize("size", [(12, 12), (18, 16), (16, 4)])
 def test_images_that_do_not_fit_are_refused(size: tuple[int, int]) -> None:
     with pytest.raises(ValueError, match=f"multiples of 4, at least 16; got {size[0]} x {size[1]}"):
-        Generator(width=4)(torch.zeros(1, 3, *size))
+        generator_small(width=4)(torch.zeros(1, 3, *size))
 
 
 def test_sim_reaches_every_block_and_leaves_no_trace() -> None:
@@ -102,3 +109,20 @@ def test_sim_reaches_every_block_and_leaves_no_trace() -> None:
     sim.remove()
     assert torch.equal(net(x), before)
     assert all(torch.equal(value, state[key]) for key, value in net.state_dict().items())
+
+
+def test_the_canonical_names_have_the_published_sizes() -> None:
+    """11.378 and 2.765 million are remembered from CUT's log, without a source here.
+
+    There every convolution has a bias, which instance norm undoes.
+    """
+    with torch.device("meta"):
+        generator, critic = Generator(), PatchDiscriminator()
+    biases = sum(m.out_channels for net in (generator, critic) for m in net.modules() if _undone(m))
+    weights = sum(p.numel() for net in (generator, critic) for p in net.parameters())
+    assert round((weights + biases) / 1e6, 2) == round(11.378 + 2.765, 2)
+    assert len(generator.blocks) == 9
+
+
+def _undone(module: torch.nn.Module) -> bool:
+    return isinstance(module, torch.nn.Conv2d) and module.bias is None

@@ -7,10 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.tasks.trained import train
 
 from reglet.networks.audio.mel import FLOOR, log_mel
 from reglet.tasks.audio import TASK
-from reglet.tasks.audio.config import MODELS, AudioConfig
+from reglet.tasks.audio.config import NETWORKS, AudioConfig
 from reglet.tasks.audio.wav import read_wav
 
 SHARED = Path(__file__).parents[3] / "shared/data"
@@ -56,50 +57,49 @@ def archive(path: Path, **changes: object) -> str:
     return str(path)
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("model", [name for name in NETWORKS if name.endswith("-small")])
 def test_every_network_learns_what_is_easy(tmp_path: Path, model: str) -> None:
-    config = AudioConfig(data=archive(tmp_path / "a.npz"), model=model, steps=20, batch=16)
-    outcome = TASK.train(config, TASK.load(config), seed=0, sim=False)
+    # CAM++ is the slowest: after 40 steps one of three seeds was at 0.9, after 80 all three at 1
+    config = AudioConfig(data=archive(tmp_path / "a.npz"), model=model, steps=80 if "campp" in model else 40, batch=16)
+    outcome = train(TASK, config, TASK.load(config), seed=0, sim=False)
     assert outcome.scores == {"accuracy": 1.0, "f1": 1.0}
-    assert outcome.blocks == ()
+    assert outcome.blocks == []
 
 
 def test_the_made_tones_are_learned() -> None:
     config = AudioConfig(mels=20, hop=0.02, steps=40)
-    assert TASK.train(config, TASK.load(config), seed=0, sim=False).scores["accuracy"] > 0.9  # of four classes
+    assert train(TASK, config, TASK.load(config), seed=0, sim=False).scores["accuracy"] > 0.9  # of four classes
 
 
 def test_sim_starts_from_the_same_network_and_leaves_no_trace() -> None:
     """With weight 0 the network is trained as without SIM, up to how the length of the gradient is rounded."""
-    config = AudioConfig(sim="auto", weight=0.0, **SMALL)
+    config = AudioConfig(sim="auto", sim_weight="0", **SMALL)
     data = TASK.load(config)
-    state = torch.get_rng_state()
-    plain, zero = (TASK.train(config, data, seed=1, sim=sim) for sim in (False, True))
-    assert torch.equal(torch.get_rng_state(), state)
-    assert zero.blocks == ("layers.1", "layers.2", "layers.3")
-    for a, b in zip(plain.network.parameters(), zero.network.parameters(), strict=True):
+    plain, zero = (train(TASK, config, data, seed=1, sim=sim) for sim in (False, True))
+    assert zero.blocks == ["layers.1", "layers.2", "layers.3"]
+    for a, b in zip(plain.method.parameters(), zero.method.parameters(), strict=True):
         torch.testing.assert_close(a, b, atol=1e-5, rtol=1e-4)  # heads add zeros to the clipped norm
-    full = TASK.train(AudioConfig(sim="auto", weight=1.0, **SMALL), data, seed=1, sim=True)
-    assert not torch.allclose(next(plain.network.parameters()), next(full.network.parameters()), atol=1e-4)
-    assert not any(m._forward_hooks or m._forward_pre_hooks for m in full.network.modules())
+    full = train(TASK, AudioConfig(sim="auto", sim_weight="1", **SMALL), data, seed=1, sim=True)
+    assert not torch.allclose(next(plain.method.parameters()), next(full.method.parameters()), atol=1e-4)
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in full.method.modules())
 
 
 def test_sim_is_told_where_the_channels_are(tmp_path: Path) -> None:
     """32 bands become 16 in a map of 16 channels, which SIM by itself refuses to guess about."""
     features = np.random.default_rng(0).standard_normal((40, 32, 12)).astype(np.float32)
     path = archive(tmp_path / "a.npz", features=features)
-    config = AudioConfig(data=path, model="res2net", sim="auto", steps=1, batch=8)
-    outcome = TASK.train(config, TASK.load(config), seed=0, sim=True)
-    assert outcome.blocks == ("stages.0", "stages.1", "stages.2")
+    config = AudioConfig(data=path, model="res2net-small", sim="auto", steps=1, batch=8)
+    outcome = train(TASK, config, TASK.load(config), seed=0, sim=True)
+    assert outcome.blocks == ["stages.0", "stages.1", "stages.2"]
 
 
 def test_a_seed_repeats() -> None:
     config = AudioConfig(sim="layers.1,layers.2", steps=5)
     data = TASK.load(config)
-    a, b, c = (TASK.train(config, data, seed=seed, sim=True) for seed in (3, 3, 4))
-    assert a.blocks == ("layers.1", "layers.2")
-    assert all(torch.equal(p, q) for p, q in zip(a.network.parameters(), b.network.parameters(), strict=True))
-    assert not torch.equal(next(a.network.parameters()), next(c.network.parameters()))
+    a, b, c = (train(TASK, config, data, seed=seed, sim=True) for seed in (3, 3, 4))
+    assert a.blocks == ["layers.1", "layers.2"]
+    assert all(torch.equal(p, q) for p, q in zip(a.method.parameters(), b.method.parameters(), strict=True))
+    assert not torch.equal(next(a.method.parameters()), next(c.method.parameters()))
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 4])
@@ -122,7 +122,7 @@ def test_a_folder_of_wav(tmp_path: Path) -> None:
     assert data.y[data.test].tolist() == [0, 0, 1, 1]
     torch.testing.assert_close(data.x[data.train].mean((0, 2)), torch.zeros(12), atol=1e-5, rtol=0)
     torch.testing.assert_close(data.x[data.train].std((0, 2)), torch.ones(12), atol=1e-5, rtol=0)
-    assert TASK.train(config, data, seed=0, sim=False).scores["accuracy"] == 1.0
+    assert train(TASK, config, data, seed=0, sim=False).scores["accuracy"] == 1.0
 
 
 def test_train_and_test_folders_are_used_as_they_are(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ def test_a_silent_clip_is_the_floor_and_trains(tmp_path: Path) -> None:
     raw = log_mel(torch.zeros(1, 1200), rate=4000, mels=12)
     assert torch.equal(raw, torch.full_like(raw, math.log(FLOOR)))
     assert torch.equal(data.x[0], data.x[0, :, :1].expand_as(data.x[0]))
-    assert math.isfinite(TASK.train(config, data, seed=0, sim=False).scores["accuracy"])
+    assert math.isfinite(train(TASK, config, data, seed=0, sim=False).scores["accuracy"])
 
 
 def test_only_silence_is_refused(tmp_path: Path) -> None:
@@ -258,7 +258,7 @@ def test_bad_archives(tmp_path: Path, says: str, fold: int, changes: dict) -> No
 @pytest.mark.parametrize(
     ("says", "options"),
     [
-        ("model is one of tdnn", {"model": "vit"}),
+        ("model is one of tdnn-small", {"model": "vit"}),
         ("hop", {"hop": 0.1}),
         ("mels must be", {"mels": 0}),
         ("fold cannot be negative", {"fold": -1}),

@@ -7,16 +7,22 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.tasks.trained import train
 from torch import Tensor, nn
 
 import reglet.tasks
 from reglet.cli import main
+from reglet.engine.feed import TensorFeed
+from reglet.engine.guard import NonFiniteError
 from reglet.engine.settings import option
+from reglet.engine.watch import AtEnd, Trained
+from reglet.method import Batch
 from reglet.tasks import named
+from reglet.tasks.batches import digest, shuffled
 from reglet.tasks.config import TaskConfig
-from reglet.tasks.fit import batches, fit, rate
-from reglet.tasks.run import REPORT, fingerprint, jobs, key, run
-from reglet.tasks.task import Outcome
+from reglet.tasks.predict import Predict
+from reglet.tasks.run import REPORT, fingerprint, run, runs
+from reglet.tasks.task import Setup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,24 +44,26 @@ class LineTask:
         x = torch.randn(64, 8, generator=torch.Generator().manual_seed(0))
         return x, x.sum(1, keepdim=True) * 0.3 + config.noise
 
-    def train(self, config: LineConfig, data: tuple[Tensor, Tensor], *, seed: int, sim: bool) -> Outcome:
-        self.trained.append((seed, sim))
+    def setup(self, config: LineConfig, data: tuple[Tensor, Tensor]) -> Setup:
+        self.trained.append((config.seed, bool(config.sim)))
         x, y = data
-        torch.manual_seed(seed)
         net = nn.Sequential(nn.Sequential(nn.Linear(8, 8), nn.ReLU()), nn.Linear(8, 1))
-        order = batches(len(x), batch=config.batch, steps=config.steps, seed=seed)
-        where = ("0" if config.sim == "auto" else config.sim) if sim else None
-        found = fit(
-            net,
-            lambda i: (net(x[i]) - y[i]).square().mean(),
-            order,
-            config=config,
-            blocks=where,
-            example=x[:4],
-            seed=seed,
+        method = Predict(net, lambda out, batch: (out - batch.labels).square().mean(), term="error")
+
+        def scores(model: Trained) -> dict[str, float]:
+            out = model.call(lambda m, x: m.encode(x), x)
+            error = float((out - y).square().mean() / y.var())
+            return {"r2": 1 - error, "adjusted_precision": error}  # a name as long as any
+
+        return Setup(
+            method,
+            TensorFeed(
+                lambda i, _: Batch([x[i]], labels=y[i]), shuffled(len(x), config), name="line", fingerprint=digest(x)
+            ),
+            [AtEnd(scores)],
+            inside="network",
+            sim_blocks=["0"],
         )
-        error = (net(x) - y).square().mean() / y.var()
-        return Outcome({"r2": 1 - error.item(), "adjusted_precision": error.item()}, net, found)  # as long as any
 
 
 @pytest.fixture
@@ -83,48 +91,48 @@ def test_every_seed_in_both_arms_and_what_is_finished_is_kept(line: LineTask, tm
 
 def test_weights_are_beside_the_scores(line: LineTask, tmp_path: Path) -> None:
     run("line", line, LineConfig(out=str(tmp_path)))
-    (weights,) = tmp_path.glob("runs/*.safetensors")
-    assert load_file(weights)["1.weight"].shape == (1, 8)
-    assert weights.with_suffix(".json").exists()
+    (weights,) = tmp_path.glob("runs/*/network.safetensors")
+    assert load_file(weights)["network.1.weight"].shape == (1, 8)
+    assert weights.parent.with_suffix(".json").exists()
 
 
 def test_a_run_is_named_by_all_that_it_depends_on() -> None:
     config = LineConfig(sim="0", paired=True)
-    without, with_sim = jobs(config)
-    names = {key("line", config, "d", job) for job in (without, with_sim)}
+
+    def key(config: LineConfig, arm: int, data: str = "d") -> str:
+        return runs("line", config, data)[arm].key
+
+    names = {key(config, arm) for arm in (0, 1)}
     assert len(names) == 2
-    for change in ({"noise": 0.2}, {"lr": 2e-3}, {"steps": 21}):
-        assert key("line", replace(config, **change), "d", without) not in names
-    assert key("line", config, "other data", without) not in names
-    assert key("line", replace(config, weight=0.1), "d", without) in names  # the arm without SIM does not know of it
-    assert key("line", replace(config, weight=0.1), "d", with_sim) not in names
-    assert key("line", replace(config, out="elsewhere", seeds=9), "d", with_sim) in names
+    for change in ({"noise": 0.2}, {"lr": 2e-3}, {"steps": 21}, {"precision": "bf16-mixed"}):
+        assert key(replace(config, **change), 0) not in names
+    assert key(config, 0, "other data") not in names
+    assert key(replace(config, sim_weight="0.1"), 0) in names, "the arm without rhoSIM does not know of its weight"
+    assert key(replace(config, sim_weight="0.1"), 1) not in names
+    assert key(replace(config, out="elsewhere", seeds=9, devices=2), 1) in names
 
 
 def test_sim_of_weight_zero_changes_nothing_but_the_log(line: LineTask) -> None:
-    config = LineConfig(sim="auto", weight=0.0)
-    data = line.load(config)
-    without, with_sim = (line.train(config, data, seed=3, sim=sim) for sim in (False, True))
+    config = LineConfig(sim="auto", sim_weight="0")
+    without, with_sim = (train(line, config, seed=3, sim=sim) for sim in (False, True))
     assert without.scores == with_sim.scores
-    assert (without.blocks, with_sim.blocks) == ((), ("0",))
+    assert (without.blocks, with_sim.blocks) == ([], ["0"])
 
 
 def test_sim_changes_the_network_it_stands_on(line: LineTask) -> None:
-    config = LineConfig(sim="auto", weight=1.0)
-    data = line.load(config)
-    without, with_sim = (line.train(config, data, seed=3, sim=sim).network for sim in (False, True))
-    assert not torch.equal(without[0][0].weight, with_sim[0][0].weight)  # type: ignore[index]
-    assert not with_sim.training
+    config = LineConfig(sim="auto", sim_weight="1")
+    without, with_sim = (train(line, config, seed=3, sim=sim).method.network for sim in (False, True))
+    assert not torch.equal(without[0][0].weight, with_sim[0][0].weight)
 
 
 def test_the_command_prints_a_table(line: LineTask, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["train", "task=line", "sim=auto", "paired=true", "seeds=5", "weight=1", f"out={tmp_path}"]
+    words = ["train", "task=line", "sim=auto", "paired=true", "seeds=5", "sim_weight=1", f"out={tmp_path}"]
     assert main(words) == 0
     shown = capsys.readouterr()
     assert "SIM minus without" in shown.out
     assert "adjusted_precision " in shown.out
-    assert "SIM on 0; weight 1, rho 0.2" in shown.out
-    assert "seed 4, SIM on 1 blocks: r2" in shown.err
+    assert "rhoSIM on 0; weight 1, rho 0.2" in shown.out
+    assert "seed 4, rhoSIM on 1 blocks: r2" in shown.err
     assert max(map(len, shown.out.splitlines())) <= 80 or str(tmp_path) in shown.out.splitlines()[-1]
 
 
@@ -142,9 +150,10 @@ def test_help_lists_the_keys_of_the_task(line: LineTask, capsys: pytest.CaptureF
         (["task=line", "nois=1"], "unknown key 'nois'. Did you mean noise="),
         (["task=line", "steps=many"], "steps is a whole number, got 'many'"),
         (["task=line", "paired=true"], "say where it is attached"),
-        (["task=line", "steps=0"], "steps must be at least 1, got 0"),
-        (["task=line", "rho=0"], "rho is a ratio in"),
-        (["task=line", "lr=-1"], "lr must be positive"),
+        (["task=line", "steps=-1"], "steps must not be negative, got -1"),
+        (["task=line", "sim=0", "sim.rho=0"], "rho"),
+        (["task=line", "sim.rho=0.1"], "sim.* are arguments of what sim= names"),
+        (["task=line", "lr=-1"], "lr must not be negative"),
         (["task=line", "sim=nowhere"], "nowhere"),
     ],
 )
@@ -155,27 +164,15 @@ def test_bad_input(
     assert says in capsys.readouterr().err
 
 
-def test_a_loss_that_is_no_number_stops_the_run_and_leaves_no_hook(line: LineTask) -> None:
-    net = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2))
-    x, config = torch.ones(4, 2), LineConfig()
-    with pytest.raises(ValueError, match="the loss is nan in step 0"):
-        fit(net, lambda i: net(x).sum() * torch.nan, [torch.arange(4)], config=config, blocks="0", example=x)
-    assert not net[0]._forward_hooks
+def test_a_loss_that_is_no_number_stops_the_run(line: LineTask, tmp_path: Path) -> None:
+    x, y = line.load(LineConfig())
+    with pytest.raises(NonFiniteError, match="step 0: error = nan"):
+        train(line, LineConfig(), (x, y * torch.nan))
 
 
-def test_batches_are_whole_and_cover_the_data() -> None:
-    found = list(batches(10, batch=4, steps=5, seed=0))
-    assert [len(b) for b in found] == [4] * 5
-    assert len(torch.cat(found[:2]).unique()) == 8
-    assert [len(b) for b in batches(3, batch=8, steps=2, seed=0)] == [3, 3]
-
-
-def test_rate_rises_then_falls_to_zero() -> None:
-    rates = [rate(step, 100) for step in range(101)]
-    assert rates[0] == pytest.approx(0.1)
-    assert rates[9] == rates[10] == 1
-    assert rates[55] == pytest.approx(0.5)
-    assert rates[100] == pytest.approx(0, abs=1e-12)
+def test_a_small_set_is_one_batch() -> None:
+    order = shuffled(3, LineConfig(batch=8))
+    assert [len(order.indices(step)) for step in range(2)] == [3, 3]
 
 
 def test_a_task_that_is_listed_can_be_had() -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from tests.tasks.trained import train
 
 from reglet.losses import SMILoss, VISRegLoss
 from reglet.networks.windows import ConvNet1d
@@ -12,7 +13,7 @@ from reglet.tasks.series_ssl import TASK
 from reglet.tasks.series_ssl.config import SeriesSSLConfig
 from reglet.tasks.series_ssl.score import knn_distance, score
 from reglet.tasks.series_ssl.series import Series
-from reglet.tasks.series_ssl.task import Invariance, features, loss_of
+from reglet.tasks.series_ssl.task import Invariance, loss_of
 
 
 def clips(path: Path) -> str:
@@ -75,7 +76,7 @@ def test_training_learns_and_the_regularizer_keeps_the_rank(tmp_path: Path, loss
     path = clips(tmp_path / "c.npz")
     kinds = {name: SeriesSSLConfig(data=path, loss=name, steps=40, batch=64) for name in (loss, "none", "random")}
     data = TASK.load(kinds[loss])
-    found = {name: TASK.train(config, data, seed=0, sim=False).scores for name, config in kinds.items()}
+    found = {name: train(TASK, config, data, seed=0, sim=False).scores for name, config in kinds.items()}
     assert found[loss]["score"] > found["random"]["score"] + 0.1
     assert found[loss]["rank"] > found["none"]["rank"] + 2
 
@@ -83,31 +84,31 @@ def test_training_learns_and_the_regularizer_keeps_the_rank(tmp_path: Path, loss
 def test_random_is_the_network_as_it_starts() -> None:
     config = SeriesSSLConfig(loss="random")
     data = TASK.load(config)
-    outcome = TASK.train(config, data, seed=3, sim=False)
+    outcome = train(TASK, config, data, seed=3, sim=False)
     torch.manual_seed(3)
     net = ConvNet1d(channels=6)
-    assert torch.equal(features(net, data.test), features(outcome.network.backbone, data.test))
+    assert all(torch.equal(a, b) for a, b in zip(net.parameters(), outcome.method.backbone.parameters(), strict=True))
 
 
 def test_sim_works_too_and_starts_from_the_same() -> None:
     config = SeriesSSLConfig(sim="auto", steps=4, batch=16)
     data = TASK.load(config)
     state = torch.get_rng_state()
-    plain, twice, sim = (TASK.train(config, data, seed=0, sim=on) for on in (False, False, True))
+    plain, twice, sim = (train(TASK, config, data, seed=0, sim=on) for on in (False, False, True))
     assert torch.equal(torch.get_rng_state(), state)
-    assert sim.blocks == ("backbone.stages.1", "backbone.stages.2")
-    weights = [torch.cat([p.flatten() for p in o.network.parameters()]) for o in (plain, twice, sim)]
+    assert sim.blocks == ["stages.1", "stages.2"]
+    weights = [torch.cat([p.flatten() for p in o.method.parameters()]) for o in (plain, twice, sim)]
     assert torch.equal(weights[0], weights[1])
     assert not torch.equal(weights[0], weights[2])
-    zero = SeriesSSLConfig(sim="auto", weight=0.0, steps=4, batch=16)
-    same = torch.cat([p.flatten() for p in TASK.train(zero, data, seed=0, sim=True).network.parameters()])
+    zero = SeriesSSLConfig(sim="auto", sim_weight="0", steps=4, batch=16)
+    same = torch.cat([p.flatten() for p in train(TASK, zero, data, seed=0, sim=True).method.parameters()])
     torch.testing.assert_close(same, weights[0], atol=1e-5, rtol=1e-4)  # heads add zeros to the clipped norm
-    assert not any(m._forward_hooks or m._forward_pre_hooks for m in sim.network.modules())
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in sim.method.modules())
 
 
 def test_losses_by_name() -> None:
-    assert isinstance(loss_of(SeriesSSLConfig(), seed=0), VISRegLoss)
-    assert isinstance(loss_of(SeriesSSLConfig(loss="smi"), seed=0), SMILoss)
+    assert isinstance(loss_of(SeriesSSLConfig()), VISRegLoss)
+    assert isinstance(loss_of(SeriesSSLConfig(loss="smi")), SMILoss)
     z = torch.randn(2, 5, 3)
     # each view to the middle of both: half of the gap, squared
     torch.testing.assert_close(Invariance()(z), ((z[0] - z[1]) / 2).square().mean())

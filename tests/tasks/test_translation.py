@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 import torch
 from PIL import Image
+from tests.tasks.trained import train
 from torch import Tensor, nn
 
-from reglet.networks.translation import Generator
-from reglet.tasks.translation import TASK, Domains, TranslationConfig, frechet_distance
+from reglet.engine.guard import NonFiniteError
+from reglet.method import Batch
+from reglet.tasks.translation import TASK, TranslationConfig, TwoDomains, frechet_distance
+from reglet.tasks.translation.cut import CUT, verdicts
 from reglet.tasks.translation.data import digits, split
 from reglet.tasks.translation.frechet import symmetric_root
 from reglet.tasks.translation.score import content, random_conv, scores
-from reglet.tasks.translation.task import plan
-from reglet.tasks.translation.train import train, verdicts
 
 
 def gaussian(mean: Tensor, factor: Tensor, n: int) -> Tensor:
@@ -77,7 +78,7 @@ def test_copying_bridges_nothing_and_the_encoder_is_the_same_always() -> None:
 
 
 @pytest.fixture(scope="module")
-def colours() -> Domains:
+def colours() -> TwoDomains:
     """Squares anywhere: white on black, red on blue."""
     generator = torch.Generator().manual_seed(0)
     x = torch.zeros(120, 3, 16, 16, dtype=torch.uint8)
@@ -93,41 +94,41 @@ CONFIG = TranslationConfig(sim="auto", width=8, depth=1, batch=4, steps=40, plac
 
 
 @pytest.mark.parametrize(("nce", "sim"), [("always", False), ("never", True), ("always", True), ("never", False)])
-def test_every_arm_learns_a_colour(colours: Domains, nce: str, sim: bool) -> None:
-    outcome = TASK.train(replace(CONFIG, nce=nce), colours, seed=0, sim=sim)
+def test_every_arm_learns_a_colour(colours: TwoDomains, nce: str, sim: bool) -> None:
+    outcome = train(TASK, replace(CONFIG, nce=nce), colours, seed=0, sim=sim)
     assert outcome.scores["bridged"] > 0.7
     if nce == "always":
         assert outcome.scores["content"] > 0.5  # chance is 1/12
     assert set(outcome.scores) == {"bridged", "frechet_randomconv", "content"}
     assert bool(outcome.blocks) == sim
-    assert isinstance(outcome.network, Generator)
+    assert isinstance(outcome.method, CUT)
 
 
-def test_arms_of_the_configuration() -> None:
+def test_arms_of_the_configuration(colours: TwoDomains) -> None:
     for nce, sim, expected in (
-        ("without_sim", False, True),
-        ("without_sim", True, False),
-        ("always", True, True),
-        ("never", False, False),
+        ("without_sim", "", True),
+        ("without_sim", "auto", False),
+        ("always", "auto", True),
+        ("never", "", False),
     ):
-        made = plan(TranslationConfig(sim="auto", nce=nce), sim=sim)
-        assert made.nce == expected
-        assert (made.sim is not None) == sim
+        method = TASK.setup(TranslationConfig(sim=sim, nce=nce, width=4, depth=1), colours).method
+        assert (method.mlp is not None) == expected
 
 
-def test_a_pair_differs_by_sim_alone(colours: Domains) -> None:
+def test_a_pair_differs_by_sim_alone(colours: TwoDomains) -> None:
     """SIM of weight 0 changes no bit, with PatchNCE beside it or without; SIM of some weight does."""
 
     def trained(nce: str, weight: float, *, sim: bool) -> Tensor:
-        config = replace(CONFIG, nce=nce, weight=weight, steps=3)
-        generator, _ = train(plan(config, sim=sim), colours, seed=2)
-        return torch.cat([p.detach().flatten() for p in generator.parameters()])
+        config = replace(CONFIG, nce=nce, sim_weight=str(weight), steps=3)
+        outcome = train(TASK, config, colours, seed=2, sim=sim)
+        return torch.cat([p.detach().flatten() for p in outcome.method.parameters()])
 
     for nce in ("always", "never"):
         without = trained(nce, 1.0, sim=False)
         assert torch.equal(trained(nce, 0.0, sim=True), without)
         assert not torch.equal(trained(nce, 1.0, sim=True), without)
-    assert not torch.equal(trained("always", 0.0, sim=False), trained("never", 0.0, sim=False))
+    both = [trained(nce, 0.0, sim=False) for nce in ("always", "never")]
+    assert not torch.equal(*(weights[: min(map(len, both))] for weights in both))
 
 
 def test_the_critic_wants_ones_for_real_and_zeros_for_made() -> None:
@@ -137,10 +138,25 @@ def test_the_critic_wants_ones_for_real_and_zeros_for_made() -> None:
     assert float(verdicts(mean, torch.zeros(2, 1, 2, 2), torch.zeros(2, 1, 2, 2))) == 0.5
 
 
-def test_a_loss_that_is_not_finite_is_refused(colours: Domains) -> None:
+def test_neither_network_is_reached_by_the_terms_of_the_other(colours: TwoDomains) -> None:
+    method = TASK.setup(replace(CONFIG, sim="", nce="always"), colours).method
+    batch = Batch([colours.a[:4], colours.b[:4]], n_global=2)
+    terms = method(batch)
+    parts = {"critic": method.critic, "adversarial": method.generator, "nce": method.generator}
+    for name, part in parts.items():
+        got = torch.autograd.grad(terms[name], list(method.parameters()), retain_graph=True, allow_unused=True)
+        reached = {id(p) for p, g in zip(method.parameters(), got, strict=True) if g is not None}
+        own = {id(p) for p in part.parameters()} | (
+            {id(p) for p in method.mlp.parameters()} if name == "nce" else set()
+        )
+        assert reached
+        assert reached <= own, name
+
+
+def test_a_loss_that_is_not_finite_is_refused(colours: TwoDomains) -> None:
     broken = colours._replace(b=torch.full_like(colours.b, torch.nan))
-    with pytest.raises(ValueError, match=r"not finite in step 0 \(critic nan"):
-        train(plan(replace(CONFIG, steps=2), sim=False), broken, seed=0)
+    with pytest.raises(NonFiniteError, match=r"step 0: critic = nan"):
+        train(TASK, replace(CONFIG, steps=2), broken)
 
 
 def test_folder_and_archive_give_the_same_images(tmp_path: Path) -> None:
@@ -167,7 +183,7 @@ def archive(path: Path, shape: tuple[int, ...], domain: list[int]) -> str:
 
 
 def test_bad_data_are_refused(tmp_path: Path) -> None:
-    def load(data: str, size: int = 0) -> Domains:
+    def load(data: str, size: int = 0) -> TwoDomains:
         return TASK.load(TranslationConfig(data=data, size=size))
 
     with pytest.raises(ValueError, match="no data at 'nowhere'"):
@@ -198,7 +214,7 @@ def test_bad_data_are_refused(tmp_path: Path) -> None:
 def test_bad_settings_are_refused() -> None:
     for given, says in (
         ({"nce": "sometimes"}, "nce is one of without_sim"),
-        ({"model": "cyclegan"}, "model is cut"),
+        ({"model": "cyclegan"}, "model is one of cut"),
         ({"places": 1}, "places must be at least 2"),
         ({"weight_decay": 0.1}, "no weight decay"),
     ):
@@ -206,12 +222,12 @@ def test_bad_settings_are_refused() -> None:
             TranslationConfig(**given)
 
 
-def test_the_distance_bears_the_name_of_its_encoder(tmp_path: Path, colours: Domains) -> None:
+def test_the_distance_bears_the_name_of_its_encoder(tmp_path: Path, colours: TwoDomains) -> None:
     from reglet.backbones import build
     from reglet.export import export
 
     export(build("convnet", size=16), tmp_path, name="convnet", size=16, in_channels=3, card={})
     assert json.loads((tmp_path / "card.json").read_text())["architecture"]["name"] == "convnet"
-    found = TASK.train(replace(CONFIG, encoder=str(tmp_path), steps=1), colours, seed=0, sim=False).scores
+    found = train(TASK, replace(CONFIG, encoder=str(tmp_path), steps=1), colours, seed=0, sim=False).scores
     assert "frechet_convnet" in found
     assert "frechet_randomconv" not in found

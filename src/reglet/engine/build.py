@@ -4,23 +4,26 @@ import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from reglet import backbones, losses, methods, views
+from reglet import backbones, losses, methods, schedules, views
+from reglet.attach import Where
 from reglet.backbones.protocol import dim_of
 from reglet.blocks import SIM
 from reglet.data import Images, Part, load_pair
 from reglet.data.splits import leave_one_out, long_tail, some_labels
-from reglet.engine.config import Config, unknown
-from reglet.engine.equivariant import equivariant_views, make_equivariant
-from reglet.engine.feed import Policy
+from reglet.engine.arguments import arguments
+from reglet.engine.build_equivariant import equivariant_views, make_equivariant
+from reglet.engine.config import Config, Named, unknown
+from reglet.engine.feed import ImageFeed, ViewPolicy
 from reglet.export import load_weights, preprocessing
 from reglet.latent import BatchFormer, LatentDR, NoisyLatents
 from reglet.losses.base import OnViews
-from reglet.method import Method
+from reglet.method import Batch, Method
+from reglet.seeded import seeded
 from reglet.types import LatentLoss
 
 LOSSES: dict[str, type[OnViews]] = {
@@ -39,6 +42,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "simsiam": methods.SimSiam,
 }
 
+MIXINGS = ("mixup", "cutmix", "manifold", "mixstyle")
 LATENT: dict[str, Callable[..., LatentLoss]] = {
     "latentdr": LatentDR,
     "batchformer": BatchFormer,
@@ -51,14 +55,26 @@ class Parts:
     method: Method
     images: Images
     test: Images | None
-    policy: Policy
+    policy: ViewPolicy
     size: int
     in_channels: int
     preprocess: Callable[[Tensor], Tensor]
+    batch: int
+    seed: int
+
+    @property
+    def feed(self) -> ImageFeed:
+        return ImageFeed(self.images, self.policy, batch=self.batch, seed=self.seed)
 
     def resolved(self) -> dict[str, Any]:
         """What was not asked for but found: sizes and data."""
         data = {"name": self.images.name, "images": len(self.images), "classes": self.images.classes}
+        if self.test is not None:
+            data["test"] = {
+                "name": self.test.name,
+                "images": len(self.test),
+                "fingerprint": self.test.fingerprint,
+            }
         count = sum(p.numel() for p in self.method.parameters())
         return {"size": self.size, "in_channels": self.in_channels, "parameters": count, "data": data}
 
@@ -67,32 +83,32 @@ def build_parts(config: Config) -> Parts:
     """Weights are a function of the seed alone."""
     images, test = build_data(config)
     _, in_channels, height, width = images.batch(torch.zeros(1, dtype=torch.int64)).shape
-    size = config.size or _fitting(min(height, width))
-    torch.manual_seed(config.seed)
+    size = config.size or fitting_size(min(height, width))
+    with seeded(config.seed):
+        method, policy = _method_and_views(config, images, size=size, in_channels=in_channels)
+    found = method, images, test, policy, size, in_channels, preprocessing(size)
+    return Parts(*found, batch=config.batch, seed=config.seed)
+
+
+def _method_and_views(config: Config, images: Images, *, size: int, in_channels: int) -> tuple[Method, ViewPolicy]:
     backbone = _call(backbones.build, config, "model", config.model, size=size, in_channels=in_channels)
     if config.init_from:
         load_weights(backbone, Path(config.init_from))
-    if config.latent and config.command != "train":
-        raise ValueError(f"latent={config.latent} needs labels and a classifier: it is for reglet train")
+    for key in ("latent", "mix"):
+        if getattr(config, key) and config.command != "train":
+            raise ValueError(f"{key}={getattr(config, key)} needs labels and a classifier: it is for reglet train")
     method = _supervised(config, backbone, images) if config.command == "train" else _method(config, backbone)
     policy, example = _policy(config, backbone, size), torch.zeros(2, in_channels, size, size)
     method = make_equivariant(config, method, policy, example=example)
     if config.sim:
-        loss = _call(SIM, config, "sim")
-        where = f"backbone.{config.sim}"
-        method = methods.Regularized(method, where, loss, weight=config.sim_weight, example=example)
-    elif config.of("sim"):
-        raise ValueError(
-            "sim.* are arguments of rhoSIM, which sim= attaches: say to which blocks, such as sim=layer*.*"
-        )
-    seen = equivariant_views(config, policy, backbone)
-    return Parts(method, images, test, seen, size, in_channels, preprocessing(size))
+        method = with_sim(config, method, f"backbone.{config.sim}", example=example)
+    return method, equivariant_views(config, policy, backbone)
 
 
 def build_data(config: Config) -> tuple[Images, Images | None]:
     """Training and test images, cut as the configuration says."""
-    # Somewhat larger than the views, as 256 px are for views of 224.
-    images, test = load_pair(config.data, size=round(config.size * 8 / 7))
+    how: dict[str, Any] = {"size": config.size, "channels": config.channels, "table": config.table}
+    images, test = load_pair(config.data, **how, workers=config.workers, hold_out=not config.leave_out)
     if config.leave_out:
         if images.domain is None or images.domains is None:
             raise ValueError(f"leave_out={config.leave_out}: the data have no domains")
@@ -108,9 +124,23 @@ def build_data(config: Config) -> tuple[Images, Images | None]:
         index = long_tail(_labels(images, "long_tail"), config.long_tail, seed=config.seed)
         images = Part(images, index, name=f"tail-{config.long_tail:g}")
     if config.labels:
-        amount = float(config.labels) if "." in config.labels else int(config.labels)
+        amount = _amount(config.labels)
         images = Part(images, some_labels(_labels(images, "labels"), amount, seed=config.seed), name=config.labels)
     return images, test
+
+
+def _amount(labels: str) -> int | float:
+    try:
+        return float(labels) if "." in labels else int(labels)
+    except ValueError:
+        raise ValueError(f"labels is a share such as 0.1 or a number such as 1000, got {labels!r}") from None
+
+
+def _widths(projector: str) -> list[int]:
+    widths = projector.split("-")
+    if not all(width.isdecimal() and int(width) for width in widths):
+        raise ValueError(f"projector is widths such as 512-512-128, got {projector!r}")
+    return [int(width) for width in widths]
 
 
 def _labels(images: Images, key: str) -> Tensor:
@@ -121,14 +151,41 @@ def _labels(images: Images, key: str) -> Tensor:
 
 def _supervised(config: Config, backbone: nn.Module, images: Images) -> Method:
     _labels(images, "reglet train: data")
-    given: dict[str, Any] = {"classes": len(images.classes or ())}
-    if config.latent:
-        if config.latent not in LATENT:
-            raise ValueError(_no_such("latent loss", config.latent, set(LATENT)))
-        given["latent"] = _call(LATENT[config.latent], config, "latent", dim_of(backbone))
-    elif config.of("latent"):
-        raise ValueError("latent.* are arguments of the loss that latent= names, such as latent=latentdr")
-    return _call(methods.Supervised, config, "method", backbone, **given)
+    classes = len(images.classes or ())
+    given = {"classes": classes, "latent": latent_loss(config, dim_of(backbone))}
+    return mixed(config, _call(methods.Supervised, config, "method", backbone, **given), classes=classes)
+
+
+def latent_loss(config: Named, dim: int) -> LatentLoss | None:
+    """The loss on latents that `latent=` names."""
+    if not config.latent:
+        return None
+    if config.latent not in LATENT:
+        raise ValueError(_no_such("latent loss", config.latent, set(LATENT)))
+    loss: LatentLoss = _call(LATENT[config.latent], config, "latent", dim)
+    return loss
+
+
+def mixed(config: Named, method: Method, *, classes: int) -> Method:
+    """`method` on samples that are mixed as `mix=` says."""
+    if not config.mix:
+        return method
+    given = config.of("mix")
+    if (mixing := config.mix) not in MIXINGS:
+        raise ValueError(_no_such("mixing", mixing, set(MIXINGS)))
+    if unknown_keys := set(given) - {"blocks", "alpha"}:
+        raise ValueError(unknown(f"mix.{unknown_keys.pop()}", {"mix.blocks", "mix.alpha"}))
+    blocks = [name for name in str(given.get("blocks", "")).split(",") if name]
+    return methods.Mixed(method, cast(Any, mixing), classes=classes, blocks=blocks, alpha=given.get("alpha"))
+
+
+def with_sim(
+    config: Named, method: Method, where: Where, *, example: Tensor | Batch | None, **given: Any
+) -> methods.Regularized:
+    """`method` with rhoSIM on the blocks `where`."""
+    loss = _call(SIM, config, "sim", **given)
+    weight = schedules.parse(config.sim_weight)
+    return methods.Regularized(method, where, loss, weight=weight, example=example)
 
 
 def _method(config: Config, backbone: nn.Module) -> Method:
@@ -151,7 +208,7 @@ def _method(config: Config, backbone: nn.Module) -> Method:
     loss = _call(cls, config, "loss", **given)
     head = None
     if config.projector:
-        head = backbones.projector(dim_of(backbone), widths=[int(w) for w in config.projector.split("-")])
+        head = backbones.projector(dim_of(backbone), widths=_widths(config.projector))
     return _call(methods.JointEmbedding, config, "method", backbone, loss, projector=head)
 
 
@@ -177,20 +234,20 @@ def _default_views(config: Config, size: int) -> str:
     return "visreg-small" if name in ("visreg", "lejepa") and size < 96 else name
 
 
-def _fitting(side: int) -> int:
+def fitting_size(side: int) -> int:
     """The largest size, at most `side`, that the patches of our networks fit."""
     step = 16 if side >= 128 else 8 if side >= 64 else 4
     return max(step, side // step * step)
 
 
-def _call(make: Callable[..., Any], config: Config, room: str, *parts: Any, **given: Any) -> Any:
+def _call(make: Callable[..., Any], config: Named, room: str, *parts: Any, **given: Any) -> Any:
     """`make` with the arguments that the configuration has for `room`; an unknown one names the closest."""
     options = config.of(room)
     allowed = {k for k, p in inspect.signature(make).parameters.items() if p.kind is p.KEYWORD_ONLY}
     for key in options:
         if key not in allowed:
             raise ValueError(unknown(f"{room}.{key}", {f"{room}.{name}" for name in allowed}))
-    return make(*parts, **{**given, **options})
+    return make(*parts, **{**given, **arguments(make, room, options)})
 
 
 def _no_such(what: str, name: str, allowed: set[str]) -> str:

@@ -7,6 +7,7 @@ the checkpoint it had.
 import json
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def write(path: Path, tensors: Mapping[str, Tensor], about: Json) -> None:
     fresh = path.with_name(path.name + ".tmp")
     try:
         save_file(_plain(tensors), fresh, metadata={"about": json.dumps(about)})
-        with fresh.open("rb") as file:
+        with fresh.open("rb+") as file:  # Windows flushes only what is open for writing
             os.fsync(file.fileno())
         fresh.chmod(0o644)  # safetensors keeps its files to the user alone
         fresh.replace(path)
@@ -39,11 +40,12 @@ def write(path: Path, tensors: Mapping[str, Tensor], about: Json) -> None:
         fresh.unlink(missing_ok=True)
         kept = "the one before it is untouched" if path.exists() else "there was none before it"
         raise CheckpointError(f"could not write {path}: {error} ({kept})") from error
-    folder = os.open(path.parent, os.O_RDONLY)
-    try:
-        os.fsync(folder)  # or the rename itself could be lost with the power
-    finally:
-        os.close(folder)
+    with suppress(OSError):  # Windows opens no directories, and some file systems flush none
+        folder = os.open(path.parent, os.O_RDONLY)
+        try:
+            os.fsync(folder)  # or the rename itself could be lost with the power
+        finally:
+            os.close(folder)
 
 
 def read(path: Path) -> tuple[dict[str, Tensor], Json]:

@@ -2,45 +2,38 @@
 
 from dataclasses import asdict, dataclass, field, fields
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, ClassVar, TypeVar
 
+from reglet import schedules
 from reglet.engine.settings import Settings, option
 
 Json = dict[str, Any]
-ROOMS = (
-    "model",
-    "method",
-    "loss",
-    "views",
-    "sim",
-    "equivariant",
-    "latent",
-)  # whose own arguments are given as room.argument=value
+C = TypeVar("C", bound="Named")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Config(Settings):
-    """`options`: arguments of one of the ROOMS, as {"loss.slices": 1024}."""
+class Named(Settings):
+    """What every run by names is told: how to train, what on what, and what is put beside it.
 
-    command: str = field(default="pretrain", metadata={"choices": ("pretrain", "train")})
-    data: str = option(
-        "digits", "digits, a folder of images (unlabelled, class/ or domain/class/), a .npz, hf/NAME ..."
-    )
-    model: str = option("convnet", "the network, such as vit_tiny, resnet18 or timm/NAME (see reglet list models)")
-    method: str = option("visreg", "visreg, barlow, vicreg, dino, ... (see reglet list methods)")
-    loss: str = option("", "another view loss than the method's own (see reglet list losses)")
-    views: str = option("", "augmentation policy; default: the method's own (see reglet list views)")
-    size: int = option(0, "side of the views in pixels; 0: that of the images, at most 224")
-    projector: str = option("", "widths of the projector, such as 512-512-128; default: the method's own")
+    options: arguments of one of the `rooms`, given as room.argument=value, as {"loss.slices": 1024}.
+    """
+
+    rooms: ClassVar[tuple[str, ...]] = ("model", "sim", "latent", "mix")
+
+    data: str = option("", "where the data are")
+    model: str = option("", "the network")
     sim: str = option("", "blocks of the network to attach rhoSIM to, by name or glob, such as layer*.*")
-    sim_weight: float = option(5e-3, "weight of rhoSIM beside the other terms")
-    equivariant: str = option("", "equivariance beside the method: ser, augself, equimod, essl or stl")
+    sim_weight: str = option("5e-3", "weight of rhoSIM: a number, or a schedule such as cosine(0, 5e-3)")
     latent: str = option("", "on latents and the classifier: latentdr, batchformer or noise")
-    labels: str = option("", "of the training images, take a share (0.1) or a number (1000), stratified")
-    long_tail: float = option(0.0, "make the classes unequal, the first so many times larger than the last; 0: no")
-    leave_out: str = option("", "train without this domain, and test on it")
-    data_licence: str = option("not stated", "licence of the data, for the card of the encoder")
+    mix: str = option("", "samples of a classifier: mixup, cutmix, manifold or mixstyle; the last two at mix.blocks=")
     options: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        schedules.parse(self.sim_weight)
+        for room in ("sim", "latent", "mix"):
+            if self.of(room) and not getattr(self, room):
+                raise ValueError(f"{room}.* are arguments of what {room}= names: give {room}= too")
 
     def flat(self) -> Json:
         """As config.json has it."""
@@ -52,16 +45,41 @@ class Config(Settings):
         return {k.removeprefix(room + "."): v for k, v in self.options.items() if k.startswith(room + ".")}
 
 
-def from_flat(values: Json) -> Config:
+@dataclass(frozen=True, kw_only=True)
+class Config(Named):
+    """`reglet pretrain` and `reglet train` on images."""
+
+    rooms: ClassVar[tuple[str, ...]] = ("model", "method", "loss", "views", "sim", "equivariant", "latent", "mix")
+
+    command: str = field(default="pretrain", metadata={"choices": ("pretrain", "train")})
+    data: str = option(
+        "digits", "digits, a folder of images (unlabelled, class/ or domain/class/), a .npz, hf/NAME ..."
+    )
+    table: str = option("", "a .csv, .tsv, .jsonl or .parquet with the files in `data` and their labels")
+    channels: int = option(0, "of the images in files; 0: as most of them have, 3 for photographs")
+    model: str = option("convnet", "the network, such as vit_tiny, resnet18 or timm/NAME (see reglet list models)")
+    method: str = option("visreg", "visreg, barlow, vicreg, dino, ... (see reglet list methods)")
+    loss: str = option("", "another view loss than the method's own (see reglet list losses)")
+    views: str = option("", "augmentation policy; default: the method's own (see reglet list views)")
+    size: int = option(0, "side of the views in pixels; 0: that of the images, at most 224")
+    projector: str = option("", "widths of the projector, such as 512-512-128; default: the method's own")
+    equivariant: str = option("", "equivariance beside the method: ser, augself, equimod, essl or stl")
+    labels: str = option("", "of the training images, take a share (0.1) or a number (1000), stratified")
+    long_tail: float = option(0.0, "make the classes unequal, the first so many times larger than the last; 0: no")
+    leave_out: str = option("", "train without this domain, and test on it")
+    data_licence: str = option("not stated", "licence of the data, for the card of the encoder")
+
+
+def from_flat(values: Json, kind: type[C] = Config) -> C:  # type: ignore[assignment]
     """The inverse of `flat`; an unknown key is an error that names the closest."""
-    known = {f.name for f in fields(Config)} - {"options"}
+    known = {f.name for f in fields(kind)} - {"options"}
     plain = {key: value for key, value in values.items() if "." not in key}
     options = {key: value for key, value in values.items() if "." in key}
     for key in [*plain, *(o.split(".")[0] for o in options)]:
-        allowed = known if key in plain else set(ROOMS)
+        allowed = known if key in plain else set(kind.rooms)
         if key not in allowed:
             raise ValueError(unknown(key, allowed))
-    return Config(**plain, options=options)
+    return kind(**plain, options=options)
 
 
 def unknown(key: str, allowed: set[str]) -> str:
@@ -70,11 +88,11 @@ def unknown(key: str, allowed: set[str]) -> str:
     return f"unknown key {key!r}.{hint}"
 
 
-def parse(key: str, text: str) -> Any:
+def parse(key: str, text: str, kind: type[Named] = Config) -> Any:
     """`key=text` of a command line, as the type that the key has."""
     if "." in key:
-        return _literal(text)
-    kinds: dict[str, type[Any]] = {f.name: type(f.default) for f in fields(Config) if f.name != "options"}
+        return literal(text)
+    kinds: dict[str, type[Any]] = {f.name: type(f.default) for f in fields(kind) if f.name != "options"}
     if key not in kinds:
         raise ValueError(unknown(key, set(kinds) - {"command"}))
     return typed(key, text, kinds[key])
@@ -91,7 +109,7 @@ def typed(key: str, text: str, kind: type[Any]) -> Any:
         raise ValueError(f"{key} is {'a whole number' if kind is int else 'a number'}, got {text!r}") from error
 
 
-def _literal(text: str) -> int | float | bool | str | None:
+def literal(text: str) -> int | float | bool | str | None:
     words: dict[str, bool | None] = {"true": True, "false": False, "none": None}
     if text.lower() in words:
         return words[text.lower()]

@@ -1,21 +1,74 @@
-"""The batch of a step: images read ahead in a thread, views made on the training device."""
+"""What the loop eats: the batch of a step, as a function of (seed, step).  That is why resume is exact.
 
-from concurrent.futures import Future
-from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+`ImageFeed` makes views of images on the training device.  `TensorFeed` is for everything that lies in memory: clips,
+windows, masks, features.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Int64
 from torch import Tensor
 
+from reglet.data import reader
 from reglet.data.images import Images
-from reglet.engine.order import VIEWS, Order, generator, share
+from reglet.engine.order import VIEWS, Shuffled, generator, rank_slice
 from reglet.method import Batch
-from reglet.threads import single_threads
+
+
+class Place(NamedTuple):
+    """Where a process trains: known after launching, and not before."""
+
+    device: torch.device = torch.device("cpu")
+    rank: int = 0
+    world: int = 1
+    channels_last: bool = False
+    read_ahead: int = 2
 
 
 @runtime_checkable
-class Policy(Protocol):
+class Order(Protocol):
+    """Which samples a step sees, over all ranks, as a function of the step."""
+
+    @property
+    def seed(self) -> int: ...
+
+    @property
+    def batch(self) -> int: ...
+
+    @property
+    def per_epoch(self) -> int: ...
+
+    def indices(self, step: int) -> Int64[Tensor, " b"]: ...
+
+
+@runtime_checkable
+class Feed(Protocol):
+    """Step number -> this rank's batch.
+
+    name, fingerprint: of the data; the fingerprint changes when they do.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def fingerprint(self) -> str: ...
+
+    @property
+    def order(self) -> Order: ...
+
+    def open(self, place: Place, *, steps: int) -> None:
+        """Called once, after launching and before the first batch.  No batch is asked for beyond `steps`."""
+
+    def __call__(self, step: int) -> Batch: ...
+
+    def close(self) -> None: ...
+
+
+@runtime_checkable
+class ViewPolicy(Protocol):
     """A view policy: draws are data, one entry per view, each with `.take(index or slice)`."""
 
     @property
@@ -26,66 +79,71 @@ class Policy(Protocol):
     def apply(self, images: Tensor, draws: Any) -> list[Tensor]: ...
 
 
-class Feed:
-    """Step number -> this rank's batch; the images of the step after it, if before `last`, are read meanwhile."""
+class ImageFeed:
+    """Views of images.  The images of the next steps are read in a thread while a step is computed.
+
+    order: which images a step sees; shuffled batches of `batch`, unless given.
+    """
 
     def __init__(
-        self,
-        images: Images,
-        policy: Policy,
-        order: Order,
-        *,
-        device: torch.device,
-        rank: int = 0,
-        world: int = 1,
-        channels_last: bool = False,
-        last: int,
+        self, images: Images, policy: ViewPolicy, *, batch: int = 256, seed: int = 0, order: Order | None = None
     ) -> None:
-        self.images, self.policy, self.order = images, policy, order
-        self.last = last
-        self.device, self.mine = device, share(order.batch, rank, world)
-        self.layout = torch.channels_last if channels_last else torch.contiguous_format
-        self.reader = single_threads(1)
-        self.ahead: tuple[int, Future[Tensor]] | None = None
+        self.images, self.policy = images, policy
+        self.order = order or Shuffled(n=len(images), batch=batch, seed=seed)
+        self.name, self.fingerprint = images.name, images.fingerprint
+
+    def open(self, place: Place, *, steps: int) -> None:
+        self.device = place.device
+        self.mine = rank_slice(self.order.batch, place.rank, place.world)
+        self.layout = torch.channels_last if place.channels_last else torch.contiguous_format
+        self.ahead = reader.Ahead(self._read, depth=place.read_ahead, last=steps)
 
     def __call__(self, step: int) -> Batch:
-        images = self._images(step)
+        found = self.ahead(step)
         index = self.order.indices(step)[self.mine]
-        draws = self.policy.draw(self.order.batch, generator(self.order.seed, VIEWS, step))
-        draws = [draw.take(self.mine) for draw in draws]
-        views = [v.contiguous(memory_format=self.layout) for v in self.policy.apply(images, draws)]
+        made = reader.views(self.policy, found, device=self.device)
+        views = [v.contiguous(memory_format=self.layout) for v in made]
         labels, domain = (self._known(known, index) for known in (self.images.labels, self.images.domain))
-        return Batch(views, self.policy.n_global, labels, domain, draws)
+        return Batch(views, self.policy.n_global, labels, domain, found.draws)
 
     def _known(self, about: Tensor | None, index: Tensor) -> Tensor | None:
         return None if about is None else about[index].to(self.device)
 
-    def _images(self, step: int) -> UInt8[Tensor, "n c h w"]:
-        ready = self.ahead[1] if self.ahead and self.ahead[0] == step else self.reader.submit(self._read, step)
-        images = ready.result()
-        if step + 1 < self.last:
-            self.ahead = step + 1, self.reader.submit(self._read, step + 1)
-        return images.to(self.device, non_blocking=True)
-
-    def _read(self, step: int) -> UInt8[Tensor, "n c h w"]:
-        images = self.images.batch(self.order.indices(step)[self.mine])
-        return images.pin_memory() if self.device.type == "cuda" else images
+    def _read(self, step: int) -> reader.Read:
+        draws = generator(self.order.seed, VIEWS, step)
+        found = reader.read(self.images, self.policy, self.order.indices(step), mine=self.mine, generator=draws)
+        return reader.pinned(found) if self.device.type == "cuda" else found
 
     def close(self) -> None:
-        self.reader.shutdown(cancel_futures=True)
+        self.ahead.close()
 
 
-def cut(batch: Batch, size: int) -> list[Batch]:
-    """The batch in parts of at most `size` samples."""
-    n = len(batch.views[0])
-    return [_samples(batch, slice(i, min(i + size, n))) for i in range(0, n, size)]
+# (indices of the samples, what is random in this step) -> the batch over all ranks
+MakeBatch = Callable[[Int64[Tensor, " b"], torch.Generator], Batch]
 
 
-def _samples(batch: Batch, which: slice) -> Batch:
-    return replace(
-        batch,
-        views=[v[which] for v in batch.views],
-        labels=None if batch.labels is None else batch.labels[which],
-        domain=None if batch.domain is None else batch.domain[which],
-        draws=None if batch.draws is None else [draw.take(which) for draw in batch.draws],
-    )
+class TensorFeed:
+    """Batches that a function makes of indices and a generator, on the host.
+
+    Every rank makes the batch of all ranks and takes its part, so that W processes see what one would.
+
+    >>> x = torch.arange(6.0)[:, None]
+    >>> feed = TensorFeed(lambda i, g: Batch([x[i]]), Shuffled(n=6, batch=2, seed=0), name="numbers", fingerprint="0")
+    >>> feed.open(Place(), steps=3)
+    >>> sorted(float(v) for step in range(3) for v in feed(step).views[0])
+    [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    """
+
+    def __init__(self, make: MakeBatch, order: Order, *, name: str, fingerprint: str) -> None:
+        self.make, self.order, self.name, self.fingerprint = make, order, name, fingerprint
+
+    def open(self, place: Place, *, steps: int) -> None:
+        self.place = place
+
+    def __call__(self, step: int) -> Batch:
+        batch = self.make(self.order.indices(step), generator(self.order.seed, VIEWS, step))
+        mine = rank_slice(len(batch), self.place.rank, self.place.world)
+        return (batch.take(mine) if self.place.world > 1 else batch).to(self.place.device)
+
+    def close(self) -> None:
+        """There is nothing to close."""

@@ -2,12 +2,11 @@
 
 from typing import Any
 
-import torch
 from lightning_fabric import Fabric
 
-from reglet.engine.feed import cut
 from reglet.engine.gradient_cache import cached_backward
 from reglet.method import Batch
+from reglet.seeded import reseed
 from reglet.types import Terms, total
 
 
@@ -15,8 +14,8 @@ def backward(fabric: Fabric, model: Any, batch: Batch, *, micro_batch: int, accu
     """Adds the gradient to the parameters'; gives the terms of the loss.  `seed` is dropout's."""
     if micro_batch:
         return cached_backward(fabric, model, batch, size=micro_batch, seed=seed)
-    torch.manual_seed(seed)
-    parts = cut(batch, len(batch.views[0]) // accumulate) if accumulate > 1 else [batch]
+    reseed(seed, fabric.device)
+    parts = batch.split(len(batch) // accumulate) if accumulate > 1 else [batch]
     mean: Terms = {}
     for j, part in enumerate(parts):
         with fabric.no_backward_sync(model, enabled=j + 1 < len(parts)):

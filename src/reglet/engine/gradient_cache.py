@@ -18,9 +18,9 @@ import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
-from reglet.engine.feed import cut
 from reglet.engine.order import seed_of
 from reglet.method import Batch
+from reglet.seeded import reseed
 from reglet.types import Terms, total
 
 
@@ -43,13 +43,14 @@ def require_splittable(method: object) -> None:
 
 def cached_backward(fabric: Fabric, model: Any, batch: Batch, *, size: int, seed: int) -> Terms:
     """The terms of the loss on `batch`, whose gradient is added to the parameters'."""
-    parts = cut(batch, size)
+    parts = batch.split(size)
     seeds = [seed_of(seed, j) for j in range(len(parts))]
     with torch.no_grad(), frozen_averages(model):
         z = torch.cat([_embed(model, part, s) for part, s in zip(parts, seeds, strict=True)], dim=1)
     z.requires_grad_()
-    torch.manual_seed(seed)
-    terms: Terms = model(lambda m: m.objective(list(z), n_global=batch.n_global))
+    reseed(seed, fabric.device)
+    with fabric.autocast():  # not through `model`: this gradient ends at z, and Fabric allows only its own backward
+        terms: Terms = model.module.method.objective(list(z), n_global=batch.n_global)
     slope = torch.autograd.grad(total(terms), z)[0].split(size, dim=1)
     for j, (part, s) in enumerate(zip(parts, seeds, strict=True)):
         with fabric.no_backward_sync(model, enabled=j + 1 < len(parts)):
@@ -58,7 +59,7 @@ def cached_backward(fabric: Fabric, model: Any, batch: Batch, *, size: int, seed
 
 
 def _embed(model: Any, part: Batch, seed: int) -> Tensor:
-    torch.manual_seed(seed)
+    reseed(seed, part.views[0].device)
     z: Tensor = model(lambda m: torch.stack(list(m.embed(part.views))))
     return z
 

@@ -1,7 +1,7 @@
 """When a loss or gradient stops being a number: stop before the weights do, and leave what reproduces the step."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
@@ -39,5 +39,5 @@ def bundle(method: nn.Module, before: Mapping[str, Tensor], index: Tensor) -> di
     return {**tensors, "index": index}
 
 
-def gradient_norm(method: nn.Module) -> Tensor:
-    return torch.nn.utils.get_total_norm([p.grad for p in method.parameters() if p.grad is not None])
+def gradient_norm(parameters: Iterable[nn.Parameter]) -> Tensor:
+    return torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])

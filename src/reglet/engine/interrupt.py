@@ -9,7 +9,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Interrupt:
-    """True once asked.  Outside the main thread, where Python delivers no signals, always False."""
+    """True once asked.  Outside the main thread, where Python delivers no signals, always False.
+
+    A signal that is ignored stays so: workers of `reglet.runs` leave Ctrl-C to their parent.
+    """
 
     def __init__(self) -> None:
         self.received: int | None = None
@@ -20,7 +23,8 @@ class Interrupt:
 
     def __enter__(self) -> "Interrupt":
         if threading.current_thread() is threading.main_thread():
-            self.before = {number: signal.signal(number, self._receive) for number in SIGNALS}
+            heard = [number for number in SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
+            self.before = {number: signal.signal(number, self._receive) for number in heard}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:

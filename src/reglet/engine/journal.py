@@ -22,25 +22,29 @@ class Journal:
         loggers: str = "",
         config: Mapping[str, Any],
         writes: bool,
+        noted: Mapping[str, float] | None = None,
     ) -> None:
+        """noted: `self.noted` at the checkpoint from which a run goes on."""
         self.progress, self.every = progress, every
         self.loggers = build_loggers(loggers, path.parent, config) if writes else []
         self.metrics = Metrics(path, start=progress.start) if writes else None
-        self.last: dict[str, float] = {}
-        self.largest: float | None = None  # gradient norm since the last line, so that no spike falls between two
+        self.last: dict[str, float] = self.metrics.last if self.metrics else {}
+        # The largest gradient norm since the last line, so that no spike falls between two lines.
+        self.noted: dict[str, float] = dict(noted or {})
 
     def step(self, done: int, terms: Terms, *, lr: float, norm: float | None = None) -> None:
         self.progress.tick(done)
         if norm is not None:
-            self.largest = norm if self.largest is None else max(self.largest, norm)
-        if done % self.every and done != self.progress.steps:
+            self.noted["grad_norm"] = max(self.noted.get("grad_norm", norm), norm)
+        row = done % self.every == 0 or done == self.progress.steps
+        if not row and not self.progress.wants_line(done):
             return
         numbers = {name: float(term) for name, term in terms.items()}
-        speed, epoch = self.progress.images_per_second, done / self.progress.per_epoch
-        steepest = {} if self.largest is None else {"grad_norm": self.largest}
-        self.largest = None
-        loss = {"loss": float(total(terms)), **numbers, **steepest}
-        self.log(done, {**loss, "lr": lr, "epoch": epoch, "images_per_second": speed})
+        if row:
+            speed, epoch = self.progress.samples_per_second, done / self.progress.per_epoch
+            loss = {"loss": float(total(terms)), **numbers, **self.noted}
+            self.noted = {}
+            self.log(done, {**loss, "lr": lr, "epoch": epoch, "images_per_second": speed})
         self.progress.show(done, numbers)
 
     def log(self, done: int, numbers: Mapping[str, float]) -> None:

@@ -2,7 +2,8 @@
 
 import inspect
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, cast
 
 import torch
@@ -24,6 +25,7 @@ def launch(settings: Settings) -> Fabric:
     world = devices * nodes
     if settings.batch % (world * settings.accumulate):
         raise ValueError(f"batch {settings.batch} is not a multiple of {world} processes x {settings.accumulate} parts")
+    require_accelerator(settings.accelerator, devices)
     strategy: Strategy | str = "auto"
     if settings.strategy == "fsdp":
         strategy = ModelParallelStrategy(
@@ -46,6 +48,16 @@ def launch(settings: Settings) -> Fabric:
     return fabric
 
 
+def require_accelerator(name: str, devices: int = 1) -> None:
+    """Raise where the machine has not so many of what `name` says."""
+    there = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
+    if name in there and there[name] < devices:
+        raise ValueError(
+            f"{name} was asked for, with {devices} devices, and torch finds {there[name]} here: "
+            "auto takes what there is, cpu is always there"
+        )
+
+
 def first_then_all(fabric: Fabric, act: Callable[[], None]) -> None:
     """Act on the first rank, and raise on every rank what happened there, so that none waits for another."""
     error: Exception | None = None
@@ -55,6 +67,28 @@ def first_then_all(fabric: Fabric, act: Callable[[], None]) -> None:
         except Exception as caught:
             error = caught
     error = fabric.broadcast(error)
+    if error is not None:
+        raise error
+
+
+@contextmanager
+def together(fabric: Fabric) -> Iterator[None]:
+    """What raises inside on one rank raises afterwards on every rank, so that none waits for another.
+
+    Nothing inside may wait for other ranks.
+    """
+    error: Exception | None = None
+    try:
+        yield
+    except Exception as caught:
+        error = caught
+    if fabric.world_size > 1:
+        mine = (error is not None and r == fabric.global_rank for r in range(fabric.world_size))
+        failed = on_any_rank(fabric, *mine)
+        if any(failed):
+            first = failed.index(True)
+            said = fabric.broadcast(f"rank {first}: {type(error).__name__}: {error}", src=first)
+            error = error or RuntimeError(said)
     if error is not None:
         raise error
 

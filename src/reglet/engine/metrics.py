@@ -13,6 +13,7 @@ class Metrics:
     def __init__(self, path: Path, *, start: int = 0) -> None:
         self.path = path
         kept = [row for row in read_metrics(path) if row["step"] <= start] if path.exists() else []
+        self.last = {key: value for row in kept for key, value in row.items() if key not in ("step", "time")}
         fresh = path.with_suffix(".tmp")
         fresh.write_text("".join(json.dumps(row) + "\n" for row in kept))
         fresh.replace(path)
@@ -36,3 +37,10 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
         except json.JSONDecodeError:
             break
     return rows
+
+
+def read_scores(path: Path) -> dict[str, float]:
+    """The last of each score that was watched: the rows that are not of a training step, which have a learning rate."""
+    rows = read_metrics(path) if path.exists() else []
+    found = {key: value for row in rows if "lr" not in row for key, value in row.items()}
+    return {key: value for key, value in found.items() if key not in ("step", "time")}

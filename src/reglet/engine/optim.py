@@ -1,10 +1,13 @@
-"""AdamW and LARS, with weight decay on matrices and kernels only."""
+"""AdamW, Adam, SGD and LARS, with weight decay on matrices and kernels only; and how the learning rate moves."""
 
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+ADAM: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": torch.optim.AdamW, "adam": torch.optim.Adam}
+OPTIMIZERS = (*ADAM, "sgd", "lars")
 
 
 def parameter_groups(module: nn.Module, *, weight_decay: float) -> list[dict[str, Any]]:
@@ -18,16 +21,19 @@ def parameter_groups(module: nn.Module, *, weight_decay: float) -> list[dict[str
 
 
 def build_optimizer(
-    module: nn.Module, name: str, *, lr: float, weight_decay: float, fused: bool = True
+    module: nn.Module, name: str, *, lr: float, weight_decay: float, momentum: float = 0.9, fused: bool = True
 ) -> torch.optim.Optimizer:
+    """momentum: of SGD and LARS, and the first beta of Adam and AdamW."""
     groups = parameter_groups(module, weight_decay=weight_decay)
     if not groups:
         raise ValueError(f"{type(module).__name__} has no parameter that could be trained")
     if name == "lars":
-        return LARS(groups, lr=lr)
-    if name != "adamw":
-        raise ValueError(f"optimizers are adamw and lars, got {name!r}")
-    return torch.optim.AdamW(groups, lr=lr, betas=(0.9, 0.999), fused=fused)
+        return LARS(groups, lr=lr, momentum=momentum)
+    if name == "sgd":
+        return torch.optim.SGD(groups, lr=lr, momentum=momentum, fused=fused)
+    if name not in ADAM:
+        raise ValueError(f"optimizers are {', '.join(OPTIMIZERS)}; got {name!r}")
+    return ADAM[name](groups, lr=lr, betas=(momentum, 0.999), fused=fused)
 
 
 class LARS(torch.optim.Optimizer):

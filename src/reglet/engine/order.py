@@ -25,10 +25,10 @@ def generator(*numbers: int) -> torch.Generator:
 
 
 @dataclass(frozen=True)
-class Order:
+class Shuffled:
     """`n` samples in batches of `batch`; every epoch is a permutation, and its last, incomplete batch is left out.
 
-    >>> order = Order(n=5, batch=2, seed=0)
+    >>> order = Shuffled(n=5, batch=2, seed=0)
     >>> order.per_epoch, len(order.indices(7))
     (2, 2)
     """
@@ -56,7 +56,23 @@ def _permutation(n: int, seed: int, epoch: int) -> Int64[Tensor, " n"]:
     return torch.randperm(n, generator=generator(seed, ORDER, epoch))
 
 
-def share(batch: int, rank: int, world: int) -> slice:
+@dataclass(frozen=True)
+class Drawn:
+    """`batch` of `n` samples, drawn with replacement: for sets smaller than a batch, of which crops are taken."""
+
+    n: int
+    batch: int
+    seed: int
+
+    @property
+    def per_epoch(self) -> int:
+        return max(1, self.n // self.batch)
+
+    def indices(self, step: int) -> Int64[Tensor, " b"]:
+        return torch.randint(self.n, (self.batch,), generator=generator(self.seed, ORDER, step))
+
+
+def rank_slice(batch: int, rank: int, world: int) -> slice:
     """The part of the global batch that is `rank`'s."""
     each = batch // world
     return slice(rank * each, (rank + 1) * each)

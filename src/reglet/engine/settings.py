@@ -3,11 +3,15 @@
 from dataclasses import dataclass, field, fields
 from typing import TypeVar
 
+from reglet.engine.optim import OPTIMIZERS
+from reglet.engine.schedule import SCHEDULES
+
 T = TypeVar("T")
 
 # A resumed run may change these and still be the same run.
 FREE = frozenset(
     {"out", "resume", "devices", "nodes", "strategy", "accelerator", "save_every", "log_every", "knn_every", "loggers"}
+    | {"workers", "read_ahead"}
 )
 
 
@@ -22,14 +26,19 @@ class Settings:
 
     out: str = option("runs/run", "directory of the run: configuration, metrics, checkpoint, encoder")
     epochs: int = option(100, "times that the data are seen")
+    steps: int = option(0, "optimizer steps, instead of epochs; 0: epochs decide")
     batch: int = option(256, "images per optimizer step, over all devices")
     micro_batch: int = option(0, "images at a time on a device, with the exact gradient of the batch; 0: all at once")
     accumulate: int = option(1, "cut the batch into so many parts, each with a loss of its own, and average")
-    optimizer: str = option("adamw", "adamw or lars", "adamw", "lars")
+    optimizer: str = option("adamw", ", ".join(OPTIMIZERS), *OPTIMIZERS)
+    momentum: float = option(0.9, "of sgd and lars; the first beta of adam and adamw")
     lr: float = option(1e-3, "largest learning rate, as it is: not scaled by the batch")
     weight_decay: float = option(0.05, "of matrices and kernels; norms, biases and other vectors have none")
-    warmup: float = option(0.1, "share of the steps during which the learning rate rises; a cosine to zero follows")
-    clip: float = option(0.0, "largest norm of the whole gradient; 0: none")
+    warmup: float = option(0.1, "share of the steps during which the learning rate rises")
+    schedule: str = option(
+        "cosine", "of the rate after that: cosine, half (its second half falls), constant", *SCHEDULES
+    )
+    clip: float = option(0.0, "largest norm of the gradient, without the heads of block losses; 0: none")
     ema: float = option(0.0, "decay of a moving average of the weights, which is then the encoder; 0: none")
     precision: str = option(
         "32-true", "32-true, bf16-mixed, 16-mixed or bf16-true", "32-true", "bf16-mixed", "16-mixed", "bf16-true"
@@ -37,6 +46,8 @@ class Settings:
     compile: bool = option(False, "torch.compile the method")
     channels_last: bool = option(True, "memory layout in which convolutions are faster")
     sync_batchnorm: bool = option(False, "batch norm over all devices; CUDA only")
+    workers: int = option(0, "threads that decode image files; 0: one for each CPU that the process may use")
+    read_ahead: int = option(2, "batches that are read while others are trained on")
     seed: int = option(0, "of weights, order of the data, views and dropout")
     accelerator: str = option("auto", "auto, cpu, cuda or mps", "auto", "cpu", "cuda", "mps")
     devices: int = option(1, "processes on this machine, one per device")
@@ -53,10 +64,20 @@ class Settings:
         for name in ("epochs", "batch", "accumulate", "devices", "nodes", "save_every", "log_every"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
-        for name in ("micro_batch", "lr", "weight_decay", "clip", "knn_every", "seed"):
+        for name in (
+            "steps",
+            "micro_batch",
+            "lr",
+            "weight_decay",
+            "clip",
+            "knn_every",
+            "seed",
+            "workers",
+            "read_ahead",
+        ):
             if getattr(self, name) < 0:
                 raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
-        for name in ("warmup", "ema"):
+        for name in ("warmup", "ema", "momentum"):
             if not 0 <= getattr(self, name) < 1:
                 raise ValueError(f"{name} is a share between 0 and 1, got {getattr(self, name)}")
         for f in fields(self):
@@ -78,5 +99,7 @@ class Settings:
                 f"batch {self.batch} is not a multiple of devices x nodes x accumulate "
                 f"= {self.devices} x {self.nodes} x {self.accumulate}"
             )
+        if self.strategy == "fsdp" and self.precision == "16-mixed":
+            raise ValueError("fsdp has no scaled gradients, which 16-mixed needs: take bf16-mixed")
         if self.strategy == "fsdp" and self.ema:
             raise ValueError("ema keeps a whole copy of the weights on every device, which fsdp is there to avoid")

@@ -12,6 +12,7 @@ from reglet.methods.essl import ESSL as ESSL
 from reglet.methods.heads import DINOHead as DINOHead
 from reglet.methods.heads import normed_mlp as normed_mlp
 from reglet.methods.joint_embedding import JointEmbedding as JointEmbedding
+from reglet.methods.mixed import Mixed as Mixed
 from reglet.methods.moco import MoCoV3 as MoCoV3
 from reglet.methods.momentum import Teacher as Teacher
 from reglet.methods.momentum import half_cosine as half_cosine

@@ -15,10 +15,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet.backbones.projector import projector
-from reglet.method import Batch, Method
-from reglet.methods.precision import full
-from reglet.methods.regularized import innermost
+from reglet.method import Batch, Method, innermost
 from reglet.methods.view_features import Reader, add, equal, require_draws
+from reglet.precision import at_least_float32, no_autocast
 from reglet.types import Scalar, Terms
 from reglet.views import ColorJitter, Draw
 
@@ -112,9 +111,9 @@ class AugSelf(Method):
         own: Terms = {}
         for kind, weight in self.weights.items():
             p = self.predictors[kind](pairs)
-            with torch.autocast(p.device.type, enabled=False):
+            with no_autocast(p):
                 target = torch.cat([there[kind], back[kind]]).to(p.device)
-                own[f"augself_{kind}"] = weight * prediction_loss(kind, full(p), target)
+                own[f"augself_{kind}"] = weight * prediction_loss(kind, at_least_float32(p), target)
         return add(terms, own)
 
     def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:

@@ -19,14 +19,14 @@ from reglet.method import Batch, Method
 from reglet.methods.crops import ordered_pairs
 from reglet.methods.heads import normed_mlp, require_both
 from reglet.methods.momentum import Teacher, half_cosine
-from reglet.methods.precision import full
+from reglet.precision import at_least_float32, no_autocast
 from reglet.types import Scalar, Terms
 
 
 def cosine(q: Float[Tensor, "n d"], z: Float[Tensor, "n d"]) -> Scalar:
     """mean_i cos(q_i, sg z_i)"""
-    with torch.autocast(q.device.type, enabled=False):
-        return F.cosine_similarity(full(q), full(z.detach()), dim=1).mean()
+    with no_autocast(q):
+        return F.cosine_similarity(at_least_float32(q), at_least_float32(z.detach()), dim=1).mean()
 
 
 class BYOL(Method):

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reglet.attach import watch
+from reglet.attach.watch import watch
 from reglet.backbones.vit import ViT
 
 

@@ -9,14 +9,14 @@ from torch import Tensor
 from reglet.method import Batch
 
 
-def by_size(net: Callable[[Tensor], Tensor], views: Sequence[Float[Tensor, "n c _ _"]]) -> list[Float[Tensor, "n d"]]:
+def by_size(net: Callable[[Tensor], Tensor], views: Sequence[Float[Tensor, "n c ..."]]) -> list[Float[Tensor, "n d"]]:
     """What `net` makes of every view, with one forward for all views of a size.
 
     So a batch norm in it takes its statistics over all crops of that size together, as VISReg and DINO do.
     """
-    groups: dict[tuple[int, int], list[int]] = {}
+    groups: dict[tuple[int, ...], list[int]] = {}
     for i, view in enumerate(views):
-        groups.setdefault((view.shape[2], view.shape[3]), []).append(i)
+        groups.setdefault(tuple(view.shape[2:]), []).append(i)
     found: dict[int, Tensor] = {}
     for members in groups.values():
         y = net(torch.cat([views[i] for i in members]))

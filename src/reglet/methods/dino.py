@@ -18,7 +18,7 @@ from reglet.method import Batch, Method
 from reglet.methods.crops import by_size, ordered_pairs
 from reglet.methods.heads import DINOHead
 from reglet.methods.momentum import Teacher, half_cosine
-from reglet.methods.precision import full
+from reglet.precision import at_least_float32, no_autocast
 from reglet.types import Scalar, Terms
 
 
@@ -83,8 +83,8 @@ class DINO(Method):
         pairs = ordered_pairs(batch)
         student = by_size(lambda x: self.head(self.backbone(x)), batch.views)
         teacher = by_size(self.teacher, batch.views[: batch.n_global])
-        with torch.autocast(student[0].device.type, enabled=False):
-            s, t = [full(y) for y in student], [full(y) for y in teacher]
+        with no_autocast(student[0]):
+            s, t = [at_least_float32(y) for y in student], [at_least_float32(y) for y in teacher]
             losses = [
                 distillation(
                     s[v],

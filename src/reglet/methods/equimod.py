@@ -13,9 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet.losses.ntxent import NTXentLoss
-from reglet.method import Batch, Method
+from reglet.method import Batch, Method, innermost
 from reglet.methods.heads import normed_mlp
-from reglet.methods.regularized import innermost
 from reglet.methods.view_features import Reader, add, require_draws, without_last_view
 from reglet.types import Terms
 from reglet.views import Draw

@@ -26,11 +26,10 @@ from torch import Tensor, nn
 from reglet.blocks.patch_ntxent import patch_ntxent
 from reglet.dist import world_size
 from reglet.groups import Element, Symmetry, align, relative, transform
-from reglet.method import Batch, Method
-from reglet.methods.equivariant_batch import Grid, Maps, observed, partly_transformed
+from reglet.method import Batch, Method, innermost
+from reglet.methods.equivariant_batch import BlockMaps, Grid, observed, partly_transformed
 from reglet.methods.equivariant_views import part_of, require_aligned, require_one_of
 from reglet.methods.momentum import Teacher, half_cosine
-from reglet.methods.regularized import innermost
 from reglet.methods.token_maps import Layer, as_tokens, block_names, widths
 from reglet.types import Scalar, Terms
 
@@ -145,7 +144,7 @@ class Equivariant(Method):
 
     def _as_one(
         self, batch: Batch, elements: Sequence[Element], last: int
-    ) -> tuple[Terms, dict[int, Maps], dict[int, Maps]]:
+    ) -> tuple[Terms, dict[int, BlockMaps], dict[int, BlockMaps]]:
         """The base loss of the whole batch."""
         sizes, n = _sizes(batch.views), len(batch.views[0])
 
@@ -158,7 +157,7 @@ class Equivariant(Method):
 
     def _as_two(
         self, batch: Batch, elements: Sequence[Element], last: int
-    ) -> tuple[Terms, dict[int, Maps], dict[int, Maps]]:
+    ) -> tuple[Terms, dict[int, BlockMaps], dict[int, BlockMaps]]:
         """The base loss of b1, and that of b2 under names of its own."""
         first: Terms = self.method(_cut(batch, slice(0, len(batch.views[0]) - last)))
         second = _cut(batch, slice(len(batch.views[0]) - last, None))
@@ -173,7 +172,7 @@ class Equivariant(Method):
         return first | {f"{key}_b2": value for key, value in terms.items()}, student, teacher
 
     @contextmanager
-    def _open_teacher(self, open_: Any, sizes: Sequence[Grid]) -> Iterator[dict[int, Maps]]:
+    def _open_teacher(self, open_: Any, sizes: Sequence[Grid]) -> Iterator[dict[int, BlockMaps]]:
         net = self._teacher()
         if net is None:
             yield {}
@@ -181,7 +180,9 @@ class Equivariant(Method):
         with open_(net, sizes) as maps:
             yield maps
 
-    def _equivariance(self, elements: Sequence[Element], student: dict[int, Maps], teacher: dict[int, Maps]) -> Scalar:
+    def _equivariance(
+        self, elements: Sequence[Element], student: dict[int, BlockMaps], teacher: dict[int, BlockMaps]
+    ) -> Scalar:
         losses = []
         for block in self.blocks:
             of_pairs = [
@@ -193,7 +194,12 @@ class Equivariant(Method):
         return torch.stack(losses).mean()
 
     def _pair(
-        self, block: str, i: int, elements: Sequence[Element], student: dict[int, Maps], other: dict[int, Maps]
+        self,
+        block: str,
+        i: int,
+        elements: Sequence[Element],
+        student: dict[int, BlockMaps],
+        other: dict[int, BlockMaps],
     ) -> Scalar:
         online = [self._project(block, student[v][block], elements[v], momentum=False) for v in (i, i + 1)]
         keys = online

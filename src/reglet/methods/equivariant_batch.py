@@ -10,7 +10,7 @@ from reglet.attach import Watch, watch
 from reglet.groups import Element, transform
 
 Grid = tuple[int, int]
-Maps = dict[str, Tensor]  # block name -> what it put out
+BlockMaps = dict[str, Tensor]  # block name -> what it put out
 
 
 class Calls:
@@ -46,14 +46,14 @@ class Calls:
 @contextmanager
 def partly_transformed(
     backbone: nn.Module, sizes: Sequence[Grid], elements: Sequence[Element], where: Sequence[str], *, n: int, patch: int
-) -> Iterator[dict[int, Maps]]:
+) -> Iterator[dict[int, BlockMaps]]:
     """While open, the last images of every view, as many as an element has, enter the backbone transformed.
 
     A call of the backbone on views of n images becomes several: the first images of all its views together, as they
     come; the last ones view by view, at sizes of their own.  What comes out is put together again, so that heads, their
     batch norms and the loss see one batch.  Gives, for each view, the outputs of the blocks `where` for the last ones.
     """
-    calls, last, seen = Calls(sizes, n=n), len(elements[0].d4), dict[int, Maps]()
+    calls, last, seen = Calls(sizes, n=n), len(elements[0].d4), dict[int, BlockMaps]()
     apart: list[tuple[list[int], Tensor]] = []
     inside = False
     eye = watch(backbone, where)
@@ -94,9 +94,11 @@ def partly_transformed(
 
 
 @contextmanager
-def observed(backbone: nn.Module, sizes: Sequence[Grid], where: Sequence[str], *, n: int) -> Iterator[dict[int, Maps]]:
+def observed(
+    backbone: nn.Module, sizes: Sequence[Grid], where: Sequence[str], *, n: int
+) -> Iterator[dict[int, BlockMaps]]:
     """Gives, for each view, the outputs of the blocks `where`; complete when closed."""
-    calls, seen = Calls(sizes, n=n), dict[int, Maps]()
+    calls, seen = Calls(sizes, n=n), dict[int, BlockMaps]()
     order: list[list[int]] = []
     eye = watch(backbone, where)
     handle = backbone.register_forward_pre_hook(lambda _, args: order.append(calls.next(args[0])))
@@ -113,7 +115,7 @@ def observed(backbone: nn.Module, sizes: Sequence[Grid], where: Sequence[str], *
                 seen.setdefault(view, {})[name] = part
 
 
-def _run(backbone: nn.Module, eye: Watch, x: Tensor) -> tuple[Tensor, Maps]:
+def _run(backbone: nn.Module, eye: Watch, x: Tensor) -> tuple[Tensor, BlockMaps]:
     with eye.open() as taps:
         y: Tensor = backbone(x)
     return y, {name: outputs[0] for name, outputs in taps.items()}

@@ -7,10 +7,12 @@ from dataclasses import dataclass, fields, replace
 from typing import Literal
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from reglet.dist import world_size
-from reglet.views import Draw, Policy, share_geometry
+from reglet.views import Crops, Draw, Policy, share_geometry
+from reglet.views.crop import Side
 
 GEOMETRY = ("crop", "flip", "angle", "turn")
 
@@ -58,13 +60,25 @@ class AlignedViews:
     def size(self) -> int:
         return self.policy.size
 
-    def draw(self, n: int, generator: torch.Generator | None = None) -> list[Draw]:
-        draws = self.policy.draw(n, generator)
+    def draw(
+        self, n: int, generator: torch.Generator | None = None, *, aspect: Float[Tensor, " n"] | None = None
+    ) -> list[Draw]:
+        draws = self.policy.draw(n, generator, aspect=aspect)
         rows = self._aligned(n)
         return [d for i in range(0, len(draws), 2) for d in self._pair(draws[i : i + 2], rows)]
 
     def apply(self, images: Tensor, draws: Sequence[Draw]) -> list[Tensor]:
         return self.policy.apply(images, draws)
+
+    @property
+    def crops_whole_images(self) -> bool:
+        return self.policy.crops_whole_images
+
+    def crops(self, draws: Sequence[Draw], *, height: Side, width: Side) -> list[Crops]:
+        return self.policy.crops(draws, height=height, width=width)
+
+    def finish(self, crops: Sequence[Tensor], draws: Sequence[Draw]) -> list[Tensor]:
+        return self.policy.finish(crops, draws)
 
     def _aligned(self, n: int) -> Tensor:
         """Whether each of n images is in the last part of its rank's."""

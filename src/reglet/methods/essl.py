@@ -11,10 +11,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet.groups import D4, act
-from reglet.method import Batch, Method
-from reglet.methods.precision import full
-from reglet.methods.regularized import innermost
+from reglet.method import Batch, Method, innermost
 from reglet.methods.view_features import Reader, add, without_last_view
+from reglet.precision import at_least_float32, no_autocast
 from reglet.types import Terms
 
 
@@ -63,8 +62,10 @@ class ESSL(Method):
         turn = torch.arange(4).repeat_interleave(len(x))
         turned = act(x.repeat(4, 1, 1, 1), D4(turn, torch.zeros_like(turn, dtype=torch.bool)))
         logits = self.head(self.reader(self.backbone, turned))
-        with torch.autocast(logits.device.type, enabled=False):
-            return add(terms, {"rotation": self.weight * F.cross_entropy(full(logits), turn.to(logits.device))})
+        with no_autocast(logits):
+            return add(
+                terms, {"rotation": self.weight * F.cross_entropy(at_least_float32(logits), turn.to(logits.device))}
+            )
 
     def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
         return self.method.encode(x)

@@ -37,7 +37,7 @@ class JointEmbedding(Method):
     def forward(self, batch: Batch) -> Terms:
         return self.objective(self.embed(batch.views), n_global=batch.n_global)
 
-    def embed(self, views: Sequence[Float[Tensor, "n c _ _"]]) -> list[Float[Tensor, "n d"]]:
+    def embed(self, views: Sequence[Float[Tensor, "n c ..."]]) -> list[Float[Tensor, "n d"]]:
         """The embeddings that the loss compares, view by view."""
         return by_size(lambda x: self.projector(self.backbone(x)), views)
 
@@ -46,6 +46,6 @@ class JointEmbedding(Method):
         with torch.autocast(z[0].device.type, enabled=False):  # statistics of a batch want float32
             return self.loss.terms(global_views=z[:n_global], local_views=z[n_global:] or None)
 
-    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
+    def encode(self, x: Float[Tensor, "n c ..."]) -> Float[Tensor, "n d"]:
         y: Tensor = self.backbone(x)
         return y

@@ -14,12 +14,12 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet.backbones.protocol import dim_of
-from reglet.dist import gather, rank, world_size
+from reglet.dist import concat_over_ranks, rank, world_size
 from reglet.method import Batch, Method
 from reglet.methods.crops import ordered_pairs
 from reglet.methods.heads import normed_mlp, require_both
 from reglet.methods.momentum import Teacher, half_cosine
-from reglet.methods.precision import full
+from reglet.precision import at_least_float32, no_autocast
 from reglet.types import Scalar, Terms
 
 
@@ -66,10 +66,11 @@ class MoCoV3(Method):
         queries = [self.predictor(self.projector(self.backbone(x))) for x in batch.views]
         keys = [self.teacher(x) for x in batch.views[: batch.n_global]]
         n = len(queries[0])
-        with torch.autocast(queries[0].device.type, enabled=False):
-            every = [_of_all_ranks(full(k), n) for k in keys]
+        with no_autocast(queries[0]):
+            every = [_of_all_ranks(at_least_float32(k), n) for k in keys]
             losses = [
-                contrast(full(queries[v]), every[g], temperature=self.temperature, first=n * rank()) for v, g in pairs
+                contrast(at_least_float32(queries[v]), every[g], temperature=self.temperature, first=n * rank())
+                for v, g in pairs
             ]
             return {"contrast": torch.stack(losses).sum()}
 
@@ -86,7 +87,7 @@ class MoCoV3(Method):
 
 @torch.no_grad()
 def _of_all_ranks(keys: Float[Tensor, "n d"], n: int) -> Float[Tensor, "m d"]:
-    every = gather(keys)
+    every = concat_over_ranks(keys)
     if len(every) != n * world_size():
         raise ValueError(
             f"MoCoV3 needs equally many samples on each of {world_size()} ranks: {n} here, {len(every)} in all"

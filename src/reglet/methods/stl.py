@@ -17,15 +17,15 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from reglet.dist import gather, rank, world_size
-from reglet.method import Batch, Method
+from reglet.dist import concat_over_ranks, rank, world_size
+from reglet.method import Batch, Method, innermost
 from reglet.methods.heads import normed_mlp
 from reglet.methods.moco import contrast
-from reglet.methods.precision import full
-from reglet.methods.regularized import innermost
 from reglet.methods.view_features import Reader, add, require_draws
+from reglet.precision import at_least_float32, no_autocast
 from reglet.types import Scalar, Terms
-from reglet.views import Draw, Policy
+from reglet.views import Crops, Draw, Policy
+from reglet.views.crop import Side
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,26 @@ class PartnerViews:
     def size(self) -> int:
         return self.policy.size
 
-    def draw(self, n: int, generator: torch.Generator | None = None) -> list[Draw]:
+    def draw(
+        self, n: int, generator: torch.Generator | None = None, *, aspect: Float[Tensor, " n"] | None = None
+    ) -> list[Draw]:
+        """Partners of different aspect have the draw of the first."""
         partner = torch.arange(n) // 2
-        return [draw.take(partner) for draw in self.policy.draw((n + 1) // 2, generator)]
+        aspect = None if aspect is None else aspect[::2]
+        return [draw.take(partner) for draw in self.policy.draw((n + 1) // 2, generator, aspect=aspect)]
 
     def apply(self, images: Tensor, draws: Sequence[Draw]) -> list[Tensor]:
         return self.policy.apply(images, draws)
+
+    @property
+    def crops_whole_images(self) -> bool:
+        return self.policy.crops_whole_images
+
+    def crops(self, draws: Sequence[Draw], *, height: Side, width: Side) -> list[Crops]:
+        return self.policy.crops(draws, height=height, width=width)
+
+    def finish(self, crops: Sequence[Tensor], draws: Sequence[Draw]) -> list[Tensor]:
+        return self.policy.finish(crops, draws)
 
 
 class STL(Method):
@@ -110,8 +124,13 @@ class STL(Method):
         return (matrices @ h[:, :, None]).squeeze(2)
 
     def _contrast(self, q: Float[Tensor, "n d"], k: Float[Tensor, "n d"]) -> Scalar:
-        with torch.autocast(q.device.type, enabled=False):
-            return contrast(full(q), gather(full(k)), temperature=self.temperature, first=len(q) * rank())
+        with no_autocast(q):
+            return contrast(
+                at_least_float32(q),
+                concat_over_ranks(at_least_float32(k)),
+                temperature=self.temperature,
+                first=len(q) * rank(),
+            )
 
 
 def _require_partners(draw: Draw) -> None:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from reglet.backbones.protocol import dim_of
 from reglet.method import Batch, Method
 from reglet.methods.crops import by_size
-from reglet.methods.precision import full
+from reglet.precision import at_least_float32, no_autocast
 from reglet.types import LatentLoss, Terms
 
 
@@ -36,17 +36,17 @@ class Supervised(Method):
     def forward(self, batch: Batch) -> Terms:
         if batch.labels is None:
             raise ValueError("Supervised needs labels, and this batch has none")
-        z, y = torch.cat(by_size(self.encode, batch.views)), batch.labels.repeat(len(batch.views))
+        z, y = torch.cat(by_size(self.encode, batch.views)), torch.cat([batch.labels] * len(batch.views))
         if self.latent is not None:
             return self.latent.terms(z, y, self.head)
         logits = self.head(z)
-        with torch.autocast(logits.device.type, enabled=False):
-            return {"cross_entropy": F.cross_entropy(full(logits), y, label_smoothing=self.label_smoothing)}
+        with no_autocast(logits):
+            return {"cross_entropy": F.cross_entropy(at_least_float32(logits), y, label_smoothing=self.label_smoothing)}
 
-    def logits(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n k"]:
+    def logits(self, x: Float[Tensor, "n c ..."]) -> Float[Tensor, "n k"]:
         y: Tensor = self.head(self.backbone(x))
         return y
 
-    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
+    def encode(self, x: Float[Tensor, "n c ..."]) -> Float[Tensor, "n d"]:
         y: Tensor = self.backbone(x)
         return y

@@ -9,9 +9,8 @@ from torch import Tensor, nn
 
 from reglet.attach import watch
 from reglet.backbones.protocol import dim_of
-from reglet.method import Batch, Method
+from reglet.method import Batch, Method, innermost
 from reglet.methods.equivariant_batch import observed
-from reglet.methods.regularized import innermost
 from reglet.methods.token_maps import as_tokens, block_names, widths
 from reglet.types import Terms
 from reglet.views import Draw

@@ -9,6 +9,7 @@ from typing import Any
 from reglet.tasks.task import Task
 
 TASKS = {
+    "domains": "reglet.tasks.domains",
     "segmentation": "reglet.tasks.segmentation",
     "audio": "reglet.tasks.audio",
     "anomaly": "reglet.tasks.anomaly",
@@ -21,6 +22,6 @@ TASKS = {
 def named(name: str) -> Task[Any, Any]:
     """The task of this name."""
     if name not in TASKS:
-        raise ValueError(f"there is no task {name!r}; there are domains, {', '.join(TASKS)}")
+        raise ValueError(f"there is no task {name!r}; there are {', '.join(TASKS)}")
     found: Task[Any, Any] = import_module(TASKS[name]).TASK
     return found

@@ -1,39 +1,42 @@
-"""What every task is told.  A task's own configuration adds to it, and changes the defaults."""
+"""What every task is told: everything that a run by names is, and a few words more.  A task adds to it, and changes the
+defaults."""
 
-import math
 from dataclasses import dataclass
 
+from reglet.engine.config import Named
 from reglet.engine.settings import option
 
 AUTO = "auto"
 
 
 @dataclass(frozen=True, kw_only=True)
-class TaskConfig:
+class TaskConfig(Named):
     data: str = option("", "where the data are; nothing: a small set that is made on the fly")
-    model: str = option("", "the network")
-    sim: str = option("", f"blocks to regularize by SIM: names or globs with commas between them, {AUTO}, or none")
-    weight: float = option(5e-3, "of SIM beside the task's own loss")
-    rho: float = option(0.2, "ratio of tokens that SIM looks at")
-    paired: bool = option(False, "train every seed without SIM too, and say what it changed")
-    steps: int = option(300, "optimizer steps")
-    batch: int = option(32, "samples per step")
-    lr: float = option(1e-3, "learning rate, after a short warm-up and before a cosine")
-    weight_decay: float = option(1e-2, "of AdamW")
-    seeds: int = option(1, "seeds 0, 1, ...: weights and batches")
+    sim: str = option("", f"blocks to regularize by rhoSIM: names or globs with commas between them, {AUTO}, or none")
+    paired: bool = option(False, "train every seed without rhoSIM too, and say what it changed")
+    steps: int = option(300, "optimizer steps; 0: epochs decide")
+    batch: int = option(32, "samples per step, over all devices")
+    weight_decay: float = option(1e-2, "of matrices and kernels; norms, biases and other vectors have none")
+    clip: float = option(1.0, "largest norm of the gradient, without the heads of block losses; 0: none")
+    save_every: int = option(200, "steps between checkpoints; there is always one at the end")
+    seeds: int = option(1, "seeds seed, seed + 1, ...: weights and batches")
+    jobs: int = option(1, "runs at a time, each in a process of one thread")
     out: str = option("runs/task", "directory of the runs and task.json")
 
     def __post_init__(self) -> None:
-        for key in ("steps", "batch", "seeds"):
+        super().__post_init__()
+        for key in ("seeds", "jobs"):
             if getattr(self, key) < 1:
                 raise ValueError(f"{key} must be at least 1, got {getattr(self, key)}")
-        if not 0 < self.lr < math.inf:
-            raise ValueError(f"lr must be positive, got {self.lr}")
-        if self.weight < 0 or self.weight_decay < 0:
-            raise ValueError(
-                f"weights cannot be negative, got weight={self.weight} and weight_decay={self.weight_decay}"
-            )
-        if not 0 < self.rho <= 1:
-            raise ValueError(f"rho is a ratio in (0, 1], got {self.rho}")
         if self.paired and not self.sim:
-            raise ValueError(f"paired=true compares with SIM and without: say where it is attached, such as sim={AUTO}")
+            raise ValueError(
+                f"paired=true compares with rhoSIM and without: say where it is attached, such as sim={AUTO}"
+            )
+        if self.init_from:
+            raise ValueError("init_from= is for reglet pretrain and reglet train: a task starts from its own weights")
+        if self.jobs > 1 and self.devices * self.nodes > 1:
+            raise ValueError(f"jobs={self.jobs} are processes of one device each; got devices={self.devices}")
+
+    def blocks(self, own: list[str]) -> list[str]:
+        """Where rhoSIM is attached; `own` is what the network suggests."""
+        return own if self.sim == AUTO else [name.strip() for name in self.sim.split(",") if name.strip()]

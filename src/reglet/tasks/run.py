@@ -1,106 +1,195 @@
-"""All seeds of a task, with SIM and without, each run stored when it is finished.
+"""All seeds of a task, with rhoSIM and without, through the one loop and the one runner.
 
-In `out`: task.json with every score; runs/KEY.json and runs/KEY.safetensors of each run, whose key is a digest of all
-that it depends on, so that the same command goes on after an interruption and adds seeds.
+In `out`: config.json, which repeats the command; task.json with every score; runs/KEY.json with the scores of a run and
+runs/KEY/ with its metrics, checkpoint and weights.  A key is a digest of all that a run depends on, so that the same
+command goes on after an interruption, in the middle of a run too, and adds seeds.
 """
 
 import hashlib
-import json
-import math
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from statistics import mean, stdev
 from typing import Any, NamedTuple
 
-from reglet.diagnostics.paired import paired
+from reglet.attach import matching
+from reglet.engine.build import with_sim
 from reglet.engine.checkpoint import write
-from reglet.engine.folder import write_json
+from reglet.engine.feed import Feed, Place
+from reglet.engine.launch import launch
+from reglet.engine.run_folder import CONFIG, write_json
+from reglet.engine.settings import FREE
+from reglet.engine.watch import Untrained
 from reglet.export import versions
+from reglet.method import Batch, Method, innermost
+from reglet.methods import Regularized
+from reglet.runs import Finished, Run, execute, interval, paired
+from reglet.seeded import seeded
 from reglet.tasks.config import TaskConfig
-from reglet.tasks.task import Task
+from reglet.tasks.task import AnyTask, RunsItself, Setup
+from reglet.train import fit
 
 Json = dict[str, Any]
-REPORT = "task.json"
-FREE = ("data", "out", "seeds", "paired", "sim")  # of a configuration: what one run does not depend on, or says itself
+Scores = dict[str, float]
+REPORT, NETWORK = "task.json", "network.safetensors"
+WITHOUT, WITH = "without", "with"
+NOT_A_RUNS_OWN = FREE | {"data", "seed", "seeds", "paired", "jobs", "init_from"}
 
 
-class Job(NamedTuple):
-    seed: int
-    sim: bool
+class StoppedError(Exception):
+    """A signal asked to stop; the checkpoint of the run under way is written."""
 
 
-def jobs(config: TaskConfig) -> list[Job]:
-    """Both arms of a seed before the next seed."""
-    arms = (False, True) if config.paired else (bool(config.sim),)
-    return [Job(seed, sim) for seed in range(config.seeds) for sim in arms]
-
-
-def run(
-    name: str, task: Task[Any, Any], config: TaskConfig, *, done: Callable[[Job, Json], None] = lambda job, result: None
-) -> Json:
+def run(name: str, task: AnyTask, config: TaskConfig) -> Json:
     """Train what is not stored yet, and sum up.  Gives what task.json has."""
+    if isinstance(task, RunsItself):
+        return task.run(config)
+    first = launch(config).is_global_zero
+    mark = fingerprint(config.data)
+    out = Path(config.out)
+    out.mkdir(parents=True, exist_ok=True)
+    if first:
+        write_json(out / CONFIG, describe(name, config, mark) | {"versions": versions()})
     data = task.load(config)
-    print_of_data = fingerprint(config.data)
-    folder = Path(config.out) / "runs"
-    folder.mkdir(parents=True, exist_ok=True)
-    results: dict[Job, Json] = {}
-    for job in jobs(config):
-        path = folder / f"{key(name, config, print_of_data, job)}.json"
-        if not path.exists():
-            outcome = task.train(config, data, seed=job.seed, sim=job.sim)
-            about = {"task": name, "seed": job.seed, "blocks": list(outcome.blocks)}
-            write(path.with_suffix(".safetensors"), outcome.network.state_dict(), about)
-            write_json(path, {**about, "scores": outcome.scores})  # last: its presence says that all is there
-        results[job] = json.loads(path.read_text())
-        done(job, results[job])
+    alone = len(runs(name, config, mark)) == 1
+    finished = execute(
+        runs(name, config, mark),
+        partial(compute, task=task, config=config, shown=alone and first),
+        load=(lambda: data) if config.jobs == 1 else partial(task.load, config),
+        out=out / "runs",
+        jobs=config.jobs,
+        line=partial(in_words, main=task.main, arms=config.paired),
+    )
     report = {
         "task": name,
-        "config": asdict(config),
-        "data": print_of_data,
+        "config": config.flat(),
+        "data": mark,
         "versions": versions(),
-        "blocks": next((r["blocks"] for job, r in results.items() if job.sim), []),
-        "runs": [{"seed": job.seed, "sim": job.sim, "scores": r["scores"]} for job, r in results.items()],
-        "scores": summary(results),
+        "blocks": next((f.scores["blocks"] for f in finished if f.run.arm == WITH), []),
+        "runs": [{"seed": f.run.seed, "sim": f.run.arm == WITH, "scores": f.scores["scores"]} for f in finished],
+        "scores": summary(finished),
     }
-    write_json(Path(config.out) / REPORT, report)
+    if first:
+        write_json(out / REPORT, report)
     return report
 
 
-def summary(results: dict[Job, Json]) -> Json:
-    """For each score its mean and spread without SIM and with it, and what SIM changed, where both were trained."""
-    arms = {sim: [r["scores"] for job, r in results.items() if job.sim == sim] for sim in (False, True)}
+def runs(name: str, config: TaskConfig, mark: str) -> list[Run]:
+    """Both arms of a seed before the next seed."""
+    arms = (WITHOUT, WITH) if config.paired else (WITH,) if config.sim else (WITHOUT,)
+    return [
+        Run(arm, seed, settings=depends_on(name, of_arm(config, arm), mark))
+        for seed in range(config.seed, config.seed + config.seeds)
+        for arm in arms
+    ]
+
+
+def of_arm(config: TaskConfig, arm: str) -> TaskConfig:
+    """The configuration of an arm: without rhoSIM, none of its keys."""
+    if arm == WITH:
+        return config
+    options = {key: value for key, value in config.options.items() if not key.startswith("sim.")}
+    return replace(config, paired=False, options=options, sim="", sim_weight=TaskConfig.sim_weight)
+
+
+def depends_on(name: str, config: TaskConfig, mark: str) -> Json:
+    settings = {key: value for key, value in config.flat().items() if key not in NOT_A_RUNS_OWN}
+    return {"task": name, **settings, "data": mark}
+
+
+def compute(run: Run, data: Any, *, task: AnyTask, config: TaskConfig, shown: bool) -> Json:
+    """One run: its scores, and where rhoSIM stood."""
+    out = Path(config.out) / "runs" / run.key
+    own = replace(of_arm(config, run.arm), seed=run.seed, out=str(out), resume=(out / CONFIG).exists())
+    outcome = train_one(task, own, data, name=run.settings["task"], shown=shown)
+    return {"scores": outcome.scores, "blocks": outcome.blocks}
+
+
+class Outcome(NamedTuple):
+    """blocks: what rhoSIM was attached to, if it was.  method: the task's own, without what was put beside it."""
+
+    scores: Scores
+    blocks: list[str]
+    method: Method
+
+
+def train_one(task: AnyTask, config: TaskConfig, data: Any, *, name: str, shown: bool = False) -> Outcome:
+    """The network of one seed, trained by the loop into config.out."""
+    fabric = launch(config)
+    with seeded(config.seed):
+        setup = task.setup(config, data)
+    method, blocks = regularized(setup, config)
+    if not setup.trains:
+        model = Untrained(method, fabric.device)
+        scores = {key: value for watch in setup.watch for key, value in watch.score(model).items()}
+        return Outcome(scores, blocks, setup.method)
+    about = describe(name, config, setup.feed.fingerprint)
+    result = fit(method, setup.feed, config, watch=setup.watch, about=about, fabric=fabric, shown=shown)
+    if isinstance(method, Regularized):
+        method.remove()
+    if not result.finished:
+        raise StoppedError(f"stopped after step {result.steps}; the same command goes on from there")
+    scores = result.scores
+    if fabric.is_global_zero:
+        write(result.out / NETWORK, setup.method.state_dict(), {"task": name, "seed": config.seed, "scores": scores})
+    return Outcome(scores, blocks, setup.method)
+
+
+def regularized(setup: Setup, config: TaskConfig) -> tuple[Method, list[str]]:
+    """The task's method, with rhoSIM on its blocks where it is asked for; and the blocks."""
+    if not config.sim:
+        return setup.method, []
+    names = config.blocks(setup.sim_blocks)
+    matching(innermost(setup.method).get_submodule(setup.inside), names)  # an error that names blocks as the user does
+    where = [f"{setup.inside}.{block}" for block in names]
+    given = {"seed": config.seed, "channel_dim": setup.channel_dim}
+    method = with_sim(config, setup.method, where, example=first_batch(setup.feed), **given)
+    return method, [block.removeprefix(f"{setup.inside}.") for block in method.blocks]
+
+
+def first_batch(feed: Feed) -> Batch:
+    """As one process sees it, on the host: the heads of rhoSIM are built from it."""
+    feed.open(Place(), steps=0)
+    with closing(feed):
+        return feed(0)
+
+
+def describe(name: str, config: TaskConfig, mark: str) -> Json:
+    return {**config.flat(), "command": "train", "task": name, "fingerprint": mark}
+
+
+def summary(finished: Sequence[Finished]) -> Json:
+    """For each score its mean and spread without rhoSIM and with it, and what it changed, where both were trained."""
+    arms = {arm: [f.scores["scores"] for f in finished if f.run.arm == arm] for arm in (WITHOUT, WITH)}
     found: Json = {}
-    for score in next(iter(results.values()))["scores"]:
-        without, with_sim = ([float(scores[score]) for scores in arms[sim]] for sim in (False, True))
-        found[score] = {"without": _spread(without), "with": _spread(with_sim)}
-        if without and with_sim:
-            found[score]["difference"] = _difference(without, with_sim)
+    for score in finished[0].scores["scores"]:
+        values = {arm: [float(scores[score]) for scores in rows] for arm, rows in arms.items()}
+        found[score] = {arm: _spread(some) for arm, some in values.items()}
+        if all(values.values()):
+            p = paired(values[WITHOUT], values[WITH])
+            told = p.verdict != "cannot be told"  # whether that is good depends on the score
+            found[score]["difference"] = {
+                "difference": p.difference,
+                "low": p.low,
+                "high": p.high,
+                "seeds": p.seeds,
+                "told": told,
+            }
     return found
-
-
-def _difference(without: Sequence[float], with_sim: Sequence[float]) -> Json:
-    """told: zero is outside of the interval.  Whether that is good depends on the score."""
-    p = paired(without, with_sim)
-    told = p.verdict != "cannot be told"
-    return {"difference": p.difference, "low": p.low, "high": p.high, "seeds": p.seeds, "told": told}
 
 
 def _spread(values: Sequence[float]) -> Json | None:
     if not values:
         return None
-    error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-    return {"mean": mean(values), "standard_error": error}
+    seen = interval(values)
+    return {"mean": seen.mean, "standard_error": seen.error if seen.n > 1 else None}
 
 
-def key(name: str, config: TaskConfig, data: str, job: Job) -> str:
-    """The name of a run's files."""
-    about = {k: v for k, v in asdict(config).items() if k not in FREE}
-    if job.sim:
-        about["sim"] = config.sim
-    else:
-        del about["weight"], about["rho"]
-    return hashlib.sha256(json.dumps([name, about, data, job.seed], sort_keys=True).encode()).hexdigest()[:16]
+def in_words(finished: Finished, *, main: str, arms: bool) -> str:
+    blocks = finished.scores["blocks"]
+    arm = f"rhoSIM on {len(blocks)} blocks" if blocks else "without rhoSIM" if arms else "trained"
+    return f"seed {finished.run.seed}, {arm}: {main} {finished.scores['scores'][main]:.4f}"
 
 
 def fingerprint(data: str) -> str:

@@ -1,21 +1,35 @@
-"""What a task is, to the command and to the recipes."""
+"""What a task is to the loop, to the runner and to the command: a method, a feed and a score."""
 
-from typing import NamedTuple, Protocol, TypeVar, runtime_checkable
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
-from torch import nn
-
+from reglet.engine.feed import Feed
+from reglet.engine.watch import Watch
+from reglet.method import Method
 from reglet.tasks.config import TaskConfig
 
 C = TypeVar("C", bound=TaskConfig, contravariant=True)
 D = TypeVar("D")
 
 
-class Outcome(NamedTuple):
-    """blocks: what SIM was attached to, if it was."""
+@dataclass(frozen=True)
+class Setup:
+    """One network that is to be trained.
 
-    scores: dict[str, float]
-    network: nn.Module
-    blocks: tuple[str, ...] = ()
+    watch: its scores.
+    inside: the part of the method that blocks are named in.
+    sim_blocks: where rhoSIM goes with sim=auto.
+    channel_dim: of what the blocks pass on, where rhoSIM cannot know: (n, c, t) looks like (n, tokens, c).
+    trains: False where the untrained network is what is asked for.
+    """
+
+    method: Method
+    feed: Feed
+    watch: list[Watch]
+    inside: str = "backbone"
+    sim_blocks: list[str] = field(default_factory=list)
+    channel_dim: int | None = None
+    trains: bool = True
 
 
 @runtime_checkable
@@ -34,6 +48,16 @@ class Task(Protocol[C, D]):
         """Read the data and check them."""
         ...
 
-    def train(self, config: C, data: D, *, seed: int, sim: bool) -> Outcome:
-        """One network.  Its first weights and its batches are those of the seed, with SIM or without."""
+    def setup(self, config: C, data: D) -> Setup:
+        """The parts of one run.  First weights and batches are those of config.seed, whatever is put beside them."""
         ...
+
+
+@runtime_checkable
+class RunsItself(Protocol):
+    """A task whose runs are not seeds with rhoSIM and without: domains, each left out in turn."""
+
+    def run(self, config: Any) -> dict[str, Any]: ...
+
+
+AnyTask = Task[Any, Any]

@@ -3,24 +3,44 @@
 import torch
 from torch import Tensor
 
+from reglet import check
 from reglet.methods.domains.base import OnDomains
+from reglet.schedules import Scheduled, Weight, checked_weight
 
 
-class Annealed(OnDomains):
+class Annealed(Scheduled, OnDomains):
     """A penalty's weight: `before` for the first `anneal` optimizer steps, `weight` after them.
 
-    DomainBed also makes a new Adam at the switch, for its second moments are those of another loss.  A loss has no
-    optimizer: whoever steps it does so after step `anneal`, if wanted.
+    weight: a number, or a schedule of the step; see `reglet.schedules`.
+
+    DomainBed also makes a new Adam at the switch, because its second moments are those of another loss.  A loss has no
+    optimizer: whoever trains with it makes a new one after step `anneal`, if wanted.
     """
 
     current: Tensor  # saved with the state, so that a resumed run goes on with it
 
-    def __init__(self, *, weight: float, before: float, anneal: int) -> None:
+    def __init__(self, *, weight: Weight, before: float, anneal: int) -> None:
         super().__init__()
-        if anneal < 0:
-            raise ValueError(f"the number of steps before the switch is not negative, got {anneal}")
-        self.weight, self.before, self.anneal = weight, before, anneal
-        self.register_buffer("current", torch.tensor(float(before if anneal else weight)))
+        check.not_negative(before=before)
+        check.whole(0, anneal=anneal)
+        self.weight, self.before, self.anneal = checked_weight("weight", weight), before, anneal
+        self.register_buffer("current", torch.tensor(self._weight(0)))
+
+    def set_step(self, step: int, steps: int | None = None) -> None:
+        super().set_step(step, steps)
+        self.current.fill_(self._weight(step))
 
     def after_step(self, step: int) -> None:
-        self.current.fill_(self.before if step < self.anneal else self.weight)
+        """The weight of the next step, whose number, counted from 0, is `step`."""
+        self.set_step(step, self._steps)
+
+    def penalty(self, value: Tensor) -> Tensor:
+        """`value` at its weight in this step."""
+        if callable(self.weight) and self._step is None and not self.anneal:
+            self.now("weight")  # raises, and says that the step is unknown
+        return self.current.to(value.dtype) * value
+
+    def _weight(self, step: int) -> float:
+        if step < self.anneal:
+            return float(self.before)
+        return float("nan") if callable(self.weight) and self._step is None else self.now("weight")

@@ -1,7 +1,7 @@
 """What every domain loss does before its maths: one call of the classifier, and the risk of each domain."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from reglet import check
+from reglet.latent.classify import Head, classify, finished
+from reglet.precision import at_least_float32, no_autocast
 from reglet.types import Scalar, Terms, total
-
-Head = Callable[[Tensor], Tensor]
 
 
 class OnDomains(nn.Module, ABC):
@@ -24,43 +25,53 @@ class OnDomains(nn.Module, ABC):
 
     least_domains: ClassVar[int] = 1
     least_samples: ClassVar[int] = 1
+    degree: ClassVar[int] = 1  # the loss grows as this power of the latents, and so does its gradient at most
 
     def forward(self, z: Sequence[Tensor], y: Sequence[Tensor], head: Head) -> Scalar:
         return total(self.terms(z, y, head))
 
     def terms(self, z: Sequence[Tensor], y: Sequence[Tensor], head: Head) -> Terms:
-        self._check(z, y)
-        logits = head(torch.cat(list(z)))
-        with torch.autocast(logits.device.type, enabled=False):
-            return self.compute([_wide(each) for each in z], list(_wide(logits).split([len(each) for each in z])), y)
+        name = type(self).__name__
+        require_domains(name, z, domains=self.least_domains, samples=self.least_samples)
+        if len(y) != len(z):
+            raise ValueError(f"{name}: latents of {len(z)} domains, labels of {len(y)}")
+        self._require_moderate(name, z)
+        logits = classify(head, *z)
+        for each, labels in zip(logits, y, strict=True):
+            check.labels(labels, n=len(each), classes=each.shape[1])
+        with no_autocast(logits[0]):
+            found = self.compute([at_least_float32(each) for each in z], logits, y)
+        return finished(name, found, *z)
 
     @abstractmethod
     def compute(self, z: Sequence[Tensor], logits: Sequence[Tensor], y: Sequence[Tensor]) -> Terms:
         """The maths, for each domain e its latents z[e], logits[e] and labels y[e]."""
 
+    def _require_moderate(self, name: str, z: Sequence[Tensor]) -> None:
+        if self.degree > 1 and check.readable(z[0]):
+            largest = torch.stack([at_least_float32(each.detach()).abs().max() for each in z]).max()
+            check.no_overflow(name, {f"power {self.degree} of the latents": largest**self.degree}, *z)
+
     def after_step(self, step: int) -> None:
         """Called after optimizer step `step`, counted from 1: for weights that change in time."""
 
-    def _check(self, z: Sequence[Tensor], y: Sequence[Tensor]) -> None:
-        name, sizes = type(self).__name__, [len(each) for each in z]
-        if len(z) != len(y) or sizes != [len(each) for each in y]:
-            raise ValueError(f"{name}: latents of {sizes} samples by domain, labels of {[len(each) for each in y]}")
-        if len(z) < self.least_domains or min(sizes) < self.least_samples:
-            raise ValueError(
-                f"{name} needs at least {self.least_domains} domains of {self.least_samples} samples each, "
-                f"got {sizes or 'none'}. Batches(domain, per_domain=...) draws from every domain."
-            )
+
+def require_domains(name: str, z: Sequence[Tensor], *, domains: int, samples: int) -> None:
+    """At least so many domains of so many samples each, all of one width."""
+    sizes = [len(each) if isinstance(each, Tensor) and each.ndim else 0 for each in z]
+    if len(z) < domains or min(sizes, default=0) < samples:
+        raise ValueError(
+            f"{name} needs at least {domains} domains of {samples} samples each, got {sizes or 'none'}. "
+            "Batches(domain, per_domain=...) draws from every domain."
+        )
+    for e, each in enumerate(z):
+        check.tensor(f"{name}: domain {e}", each, None, z[0].shape[-1] if e else None)
 
 
 def risks(logits: Sequence[Float[Tensor, "_ k"]], y: Sequence[Tensor]) -> Float[Tensor, "e"]:
     """R_e, the mean cross-entropy of each domain.  Labels are class indices or rows of probabilities."""
-    for each, labels in zip(logits, y, strict=True):
-        if not labels.is_floating_point() and (int(labels.min()) < 0 or int(labels.max()) >= each.shape[1]):
-            raise ValueError(
-                f"class labels are below {each.shape[1]}, got values {int(labels.min())}..{int(labels.max())}"
-            )
-    return torch.stack([F.cross_entropy(each, labels) for each, labels in zip(logits, y, strict=True)])
+    return torch.stack([F.cross_entropy(each, _target(each, labels)) for each, labels in zip(logits, y, strict=True)])
 
 
-def _wide(x: Tensor) -> Tensor:
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+def _target(logits: Tensor, y: Tensor) -> Tensor:
+    return y.to(logits.dtype) if y.is_floating_point() else y.long()

@@ -8,7 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reglet.methods.domains.base import OnDomains, risks
+from reglet import check
+from reglet.methods.domains.base import OnDomains, require_domains, risks
+from reglet.precision import at_least_float32, no_autocast
+from reglet.schedules import Scheduled, Weight, checked_weight
 from reglet.types import Scalar, Terms
 
 
@@ -17,25 +20,31 @@ def coral(z: Sequence[Float[Tensor, "_ d"]]) -> Scalar:
 
     As in DomainBed.  The paper has ||C_i - C_j||_F^2 / (4 d^2), a quarter of the second part, and no means.
     """
-    means = [each.mean(0) for each in z]
-    covariances = [(c := each - mu).T @ c / (len(each) - 1) for each, mu in zip(z, means, strict=True)]
-    return torch.stack(
-        [
-            (means[i] - means[j]).square().mean() + (covariances[i] - covariances[j]).square().mean()
-            for i, j in combinations(range(len(z)), 2)
-        ]
-    ).mean()
+    require_domains("coral", z, domains=2, samples=2)
+    with no_autocast(z[0]):
+        wide = [at_least_float32(each) for each in z]
+        means = [each.mean(0) for each in wide]
+        covariances = [(c := each - mu).T @ c / (len(each) - 1) for each, mu in zip(wide, means, strict=True)]
+        value = torch.stack(
+            [
+                (means[i] - means[j]).square().mean() + (covariances[i] - covariances[j]).square().mean()
+                for i, j in combinations(range(len(z)), 2)
+            ]
+        ).mean()
+    check.no_overflow("coral", {"the distance": value}, *z)
+    return value
 
 
-class CORAL(OnDomains):
-    """1/E sum_e R_e + weight coral(z)."""
+class CORAL(Scheduled, OnDomains):
+    """1/E sum_e R_e + weight coral(z).  weight: a number or a schedule."""
 
     least_domains: ClassVar[int] = 2
     least_samples: ClassVar[int] = 2
+    degree: ClassVar[int] = 4
 
-    def __init__(self, *, weight: float = 1.0) -> None:
+    def __init__(self, *, weight: Weight = 1.0) -> None:
         super().__init__()
-        self.weight = weight
+        self.weight = checked_weight("weight", weight)
 
     def compute(self, z: Sequence[Tensor], logits: Sequence[Tensor], y: Sequence[Tensor]) -> Terms:
-        return {"risk": risks(logits, y).mean(), "penalty": self.weight * coral(z)}
+        return {"risk": risks(logits, y).mean(), "penalty": self.now("weight") * coral(z)}

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from reglet import check
 from reglet.dist import sum_over_ranks, world_size
 from reglet.methods.domains.base import OnDomains, risks
 from reglet.types import Terms
@@ -23,8 +24,8 @@ class GroupDRO(OnDomains):
 
     def __init__(self, *, domains: int, eta: float = 0.01) -> None:
         super().__init__()
-        if domains < 1:
-            raise ValueError(f"expected at least one domain, got {domains}")
+        check.whole(1, domains=domains)
+        check.not_negative(eta=eta)
         self.eta = eta
         self.register_buffer("q", torch.full((domains,), 1 / domains))
 

@@ -4,18 +4,21 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet import check
+from reglet.latent.classify import targets_for
 from reglet.methods.domains.annealed import Annealed
-from reglet.methods.domains.base import risks
+from reglet.methods.domains.base import require_domains, risks
+from reglet.precision import at_least_float32, no_autocast
+from reglet.schedules import Weight
 from reglet.types import Scalar, Terms
 
 
 def scale_gradient(logits: Float[Tensor, "n k"], y: Tensor) -> Float[Tensor, "n"]:
     """d CE(s logits_i, y_i) / ds at s = 1, which is <softmax(l_i) - y_i, l_i>, for every sample."""
-    targets = y if y.is_floating_point() else F.one_hot(y.long(), logits.shape[1])
+    targets = targets_for(y, logits)
     return ((logits.softmax(1) - targets) * logits).sum(1)
 
 
@@ -25,8 +28,13 @@ def irm_penalty(logits: Float[Tensor, "n k"], y: Tensor) -> Scalar:
     The paper's penalty is the square of the expected gradient.  Two halves that share no sample give it without bias;
     the square of one batch's gradient would add the batch's variance.
     """
-    g = scale_gradient(logits, y)
-    return g[::2].mean() * g[1::2].mean()
+    require_domains("irm_penalty", [logits], domains=1, samples=2)
+    with no_autocast(logits):
+        g = scale_gradient(at_least_float32(logits), y)
+        penalty = g[::2].mean() * g[1::2].mean()
+        square = g.detach().square().sum()
+    check.no_overflow("irm_penalty", {"the penalty": penalty, "the square of the logits": square}, logits)
+    return penalty
 
 
 class IRM(Annealed):
@@ -36,11 +44,12 @@ class IRM(Annealed):
     """
 
     least_samples: ClassVar[int] = 2
+    degree: ClassVar[int] = 2
 
-    def __init__(self, *, weight: float = 100.0, before: float = 1.0, anneal: int = 500) -> None:
+    def __init__(self, *, weight: Weight = 100.0, before: float = 1.0, anneal: int = 500) -> None:
         super().__init__(weight=weight, before=before, anneal=anneal)
 
     def compute(self, z: Sequence[Tensor], logits: Sequence[Tensor], y: Sequence[Tensor]) -> Terms:
         risk = risks(logits, y).mean()
         penalty = torch.stack([irm_penalty(each, labels) for each, labels in zip(logits, y, strict=True)]).mean()
-        return {"risk": risk, "penalty": self.current.to(penalty.dtype) * penalty}
+        return {"risk": risk, "penalty": self.penalty(penalty)}

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from reglet.backbones.protocol import dim_of
 from reglet.method import Batch, Method
 from reglet.methods.crops import by_size
+from reglet.methods.domains.annealed import Annealed
 from reglet.types import Scalar, Terms
 
 
@@ -31,20 +32,24 @@ class Domains(Method):
         Domains(backbone, OnUnion(LatentDR(dim=512)), classes=7)
 
     Every view of a sample has the sample's label and domain.  Without a `domain`, the batch is one domain.
+    interleaved: the number of domains, where they take turns in a batch, as `Batches` draws them.  Their parts are then
+        known without looking at `domain`, for which a GPU would be waited for.
     """
 
-    def __init__(self, backbone: nn.Module, loss: DomainLoss, *, classes: int) -> None:
+    def __init__(self, backbone: nn.Module, loss: DomainLoss, *, classes: int, interleaved: int = 0) -> None:
         super().__init__()
         if classes < 2:
             raise ValueError(f"expected classes >= 2, got {classes}")
-        self.backbone, self.loss = backbone, loss
+        self.backbone, self.loss, self.interleaved = backbone, loss, interleaved
         self.head = nn.Linear(dim_of(backbone), classes)
 
     def forward(self, batch: Batch) -> Terms:
         if batch.labels is None:
             raise ValueError("Domains needs labels, and this batch has none")
         z = torch.cat(by_size(self.backbone, batch.views))
-        y = batch.labels.repeat(len(batch.views))
+        y = torch.cat([batch.labels] * len(batch.views))  # classes, or rows of probabilities
+        if (k := self.interleaved) and len(batch) % k == 0:
+            return self.loss.terms([z[e::k] for e in range(k)], [y[e::k] for e in range(k)], self.head)
         if batch.domain is None:
             return self.loss.terms([z], [y], self.head)
         domain = batch.domain.repeat(len(batch.views))
@@ -61,3 +66,7 @@ class Domains(Method):
 
     def after_step(self, step: int, steps: int) -> None:
         self.loss.after_step(step)
+
+    def forgets(self, step: int) -> bool:
+        """DomainBed makes a new Adam where a penalty gets its weight: the moments were those of another loss."""
+        return isinstance(self.loss, Annealed) and step == self.loss.anneal

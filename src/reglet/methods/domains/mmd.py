@@ -1,13 +1,17 @@
 """Maximum mean discrepancy between domains.  Li et al., CVPR 2018; Gretton et al., JMLR 2012, for the statistic."""
 
 from collections.abc import Sequence
+from math import sqrt
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reglet.methods.domains.base import OnDomains, risks
+from reglet import check
+from reglet.methods.domains.base import OnDomains, require_domains, risks
+from reglet.precision import at_least_float32, no_autocast
+from reglet.schedules import Scheduled, Weight, checked_weight
 from reglet.types import Scalar, Terms
 
 GAMMAS = (0.001, 0.01, 0.1, 1.0, 10.0, 100.0, 1000.0)
@@ -20,24 +24,37 @@ def mmd(z: Sequence[Float[Tensor, "_ d"]], *, gammas: Sequence[float] = GAMMAS) 
     DomainBed's.  Distances are taken directly: by norms and a product, float32 would not know a sample from itself at
     gamma = 1000.
     """
-    rows = torch.cat(list(z))
-    squared = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist").square()
-    k = torch.stack([(-gamma * squared).exp() for gamma in gammas]).sum(0)
-    sizes = [len(each) for each in z]
-    means = torch.block_diag(*(rows.new_full((1, n), 1 / n) for n in sizes))
-    blocks = means @ k @ means.T  # mean k of every domain with every other
-    i, j = torch.triu_indices(len(z), len(z), offset=1, device=rows.device)
-    return (blocks.diagonal()[i] + blocks.diagonal()[j] - 2 * blocks[i, j]).mean()
+    require_domains("mmd", z, domains=2, samples=1)
+    gammas = _checked(gammas)
+    with no_autocast(z[0]):
+        rows = torch.cat([at_least_float32(each) for each in z])
+        # Beyond `far` every kernel is 0, even in float64.  Squares of larger distances could overflow.
+        far = sqrt(750 / min(gammas))
+        distance = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist").clamp_max(far)
+        squared = distance.square()
+        k = torch.stack([(-gamma * squared).exp() for gamma in gammas]).sum(0)
+        means = torch.block_diag(*(rows.new_full((1, len(each)), 1 / len(each)) for each in z))
+        blocks = means @ k @ means.T  # mean k of every domain with every other
+        i, j = torch.triu_indices(len(z), len(z), offset=1, device=rows.device)
+        return (blocks.diagonal()[i] + blocks.diagonal()[j] - 2 * blocks[i, j]).mean()
 
 
-class MMD(OnDomains):
-    """1/E sum_e R_e + weight mmd(z)."""
+def _checked(gammas: Sequence[float]) -> tuple[float, ...]:
+    if isinstance(gammas, str | bytes) or not isinstance(gammas, Sequence) or not gammas:
+        raise TypeError(f"gammas must be a sequence of positive numbers, got {gammas!r}")
+    for gamma in gammas:
+        check.positive(gamma=gamma)
+    return tuple(gammas)
+
+
+class MMD(Scheduled, OnDomains):
+    """1/E sum_e R_e + weight mmd(z).  weight: a number or a schedule."""
 
     least_domains: ClassVar[int] = 2
 
-    def __init__(self, *, weight: float = 1.0, gammas: Sequence[float] = GAMMAS) -> None:
+    def __init__(self, *, weight: Weight = 1.0, gammas: Sequence[float] = GAMMAS) -> None:
         super().__init__()
-        self.weight, self.gammas = weight, tuple(gammas)
+        self.weight, self.gammas = checked_weight("weight", weight), _checked(gammas)
 
     def compute(self, z: Sequence[Tensor], logits: Sequence[Tensor], y: Sequence[Tensor]) -> Terms:
-        return {"risk": risks(logits, y).mean(), "penalty": self.weight * mmd(z, gammas=self.gammas)}
+        return {"risk": risks(logits, y).mean(), "penalty": self.now("weight") * mmd(z, gammas=self.gammas)}

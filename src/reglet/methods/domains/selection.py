@@ -10,6 +10,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet import check
+
 
 class Choice(NamedTuple):
     trial: int
@@ -40,13 +42,15 @@ def oracle(test: Float[Tensor, "trials checkpoints"]) -> Choice:
 
     Not a fair rule: it looks at the domain that is reported.
     """
+    check.tensor("test", test, None, None)
     last = test.shape[1] - 1
     found = _best(test[:, last:, None])
     return found._replace(checkpoint=last)
 
 
 def _best(scores: Float[Tensor, "trials checkpoints domains"]) -> Choice:
-    if scores.numel() == 0 or not bool(torch.isfinite(scores).all()):
+    check.tensor("scores", scores, None, None, None)
+    if not bool(torch.isfinite(scores).all()):
         raise ValueError(f"expected a finite score for every trial, checkpoint and domain, got {tuple(scores.shape)}")
     mean = scores.double().mean(2)
     trial, checkpoint = divmod(int(mean.argmax()), mean.shape[1])

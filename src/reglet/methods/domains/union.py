@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
-from reglet.methods.domains.base import Head
+from reglet.latent.classify import Head
+from reglet.methods.domains.base import require_domains
 from reglet.types import LatentLoss, Scalar, Terms, total
 
 
@@ -24,6 +25,10 @@ class OnUnion(nn.Module):
         self.loss = loss
 
     def terms(self, z: Sequence[Tensor], y: Sequence[Tensor], head: Head) -> Terms:
+        require_domains("OnUnion", z, domains=1, samples=1)
+        shapes = [tuple(each.shape) for each in y]
+        if len(y) != len(z) or any(shape != (len(each), *shapes[0][1:]) for shape, each in zip(shapes, z, strict=True)):
+            raise ValueError(f"latents of {[len(each) for each in z]} samples by domain, labels of shapes {shapes}")
         return self.loss.terms(torch.cat(list(z)), torch.cat(list(y)), head)
 
     def forward(self, z: Sequence[Tensor], y: Sequence[Tensor], head: Head) -> Scalar:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from reglet.methods.domains.annealed import Annealed
 from reglet.methods.domains.base import risks
+from reglet.schedules import Weight
 from reglet.types import Terms
 
 
@@ -17,10 +18,11 @@ class VREx(Annealed):
     """
 
     least_domains: ClassVar[int] = 2
+    degree: ClassVar[int] = 2
 
-    def __init__(self, *, weight: float = 10.0, before: float = 1.0, anneal: int = 500) -> None:
+    def __init__(self, *, weight: Weight = 10.0, before: float = 1.0, anneal: int = 500) -> None:
         super().__init__(weight=weight, before=before, anneal=anneal)
 
     def compute(self, z: Sequence[Tensor], logits: Sequence[Tensor], y: Sequence[Tensor]) -> Terms:
         r = risks(logits, y)
-        return {"risk": r.mean(), "penalty": self.current.to(r.dtype) * r.var(correction=0)}
+        return {"risk": r.mean(), "penalty": self.penalty(r.var(correction=0))}

@@ -1,10 +1,25 @@
-"""Clips as log-mel (mels, frames) to class scores: a front end, four networks, and what they pool by."""
+"""Clips as log-mel (mels, frames) to features (dim): a front end, four networks, and what they pool by.
 
-from reglet.networks.audio.campplus import CAMPPlus
-from reglet.networks.audio.eres2net import ERes2Net
+A class has the published size by default; the function `..._small` beside it builds what a CPU trains in seconds.
+"""
+
+from reglet.networks.audio.campplus import CAMPPlus, campplus_small
+from reglet.networks.audio.eres2net import ERes2Net, eres2net_small
 from reglet.networks.audio.mel import log_mel, mel_filters
 from reglet.networks.audio.pooling import statistics
-from reglet.networks.audio.res2net import Res2Net
-from reglet.networks.audio.tdnn import TDNN
+from reglet.networks.audio.res2net import Res2Net, res2net_small
+from reglet.networks.audio.tdnn import TDNN, tdnn_small
 
-__all__ = ["TDNN", "CAMPPlus", "ERes2Net", "Res2Net", "log_mel", "mel_filters", "statistics"]
+__all__ = [
+    "TDNN",
+    "CAMPPlus",
+    "ERes2Net",
+    "Res2Net",
+    "campplus_small",
+    "eres2net_small",
+    "log_mel",
+    "mel_filters",
+    "res2net_small",
+    "statistics",
+    "tdnn_small",
+]

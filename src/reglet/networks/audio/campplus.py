@@ -6,9 +6,8 @@ convolution of the bottleneck h,
 
     M = sigmoid(W_2 ReLU(W_1 (e_g + e_s) + b_1) + b_2),     layer(x) = [x, F(h) M]
 
-where e_g is the mean of h over all frames and e_s its mean over the segment that a frame lies in.  Two dense blocks of
-three layers, where the paper has three of 12, 24 and 16; segments of 20 frames after the halving of time, the paper's
-of 100.
+where e_g is the mean of h over all frames and e_s its mean over the segment that a frame lies in.  The authors' code
+(3D-Speaker) counts 7.18 million weights at 80 bands.
 """
 
 from collections.abc import Sequence
@@ -79,48 +78,64 @@ class DenseBlock(nn.Module):
         return y
 
 
-class FrontEnd(nn.Module):
-    """Residual blocks on the map that halve its frequencies three times, then channels x frequencies as features."""
+class Residual(nn.Module):
+    """Two 3 x 3 convolutions and the input added.  stride: of the frequencies; frames are kept."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, *, stride: int) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*strided(width, size=3, stride=stride), nn.ReLU(), conv(width, width))
+        self.shortcut = nn.Sequential(*strided(width, size=1, stride=stride)) if stride > 1 else nn.Identity()
+
+    def forward(self, x: Float[Tensor, "n c f t"]) -> Float[Tensor, "n c f2 t"]:
+        y: Tensor = self.layers(x) + self.shortcut(x)
+        return y.relu()
+
+
+class FrontEnd(nn.Module):
+    """A map whose frequencies are halved once for each of `depths`, then channels x frequencies as features.
+
+    depths: residual blocks at each halving, the first of them strided; 0: a strided convolution alone.
+    """
+
+    def __init__(self, width: int, *, depths: Sequence[int]) -> None:
         super().__init__()
         self.stem = conv(1, width)
-        self.halve = nn.ModuleList(_halve_frequency(width) for _ in range(3))
-        self.shortcut = nn.ModuleList(
-            nn.Sequential(nn.Conv2d(width, width, 1, stride=(2, 1), bias=False), nn.BatchNorm2d(width))
-            for _ in range(3)
+        self.stages = nn.Sequential(
+            *(
+                nn.Sequential(*(Residual(width, stride=1 if i else 2) for i in range(depth)))
+                if depth
+                else nn.Sequential(*strided(width, size=3, stride=2), nn.ReLU())
+                for depth in depths
+            )
         )
 
     def forward(self, x: Float[Tensor, "n mels t"]) -> Float[Tensor, "n d t"]:
-        y = self.stem(x[:, None]).relu()
-        for halve, shortcut in zip(self.halve, self.shortcut, strict=True):
-            y = (halve(y) + shortcut(y)).relu()
+        y: Tensor = self.stages(self.stem(x[:, None]).relu())
         return y.flatten(1, 2)
 
 
 class CAMPPlus(nn.Module):
-    """
-    >>> CAMPPlus(mels=40, classes=10)(torch.zeros(2, 40, 80)).shape
-    torch.Size([2, 10])
-    """
+    """A front end of `front` channels, a layer that halves the frames, dense blocks of `depths` layers, statistics.
 
-    sim_blocks = ("blocks.0", "blocks.1")
+    embedding: features of the linear layer after the pooling; 0: the pooled statistics themselves.
+    """
 
     def __init__(
         self,
         *,
         mels: int,
-        classes: int,
-        front: int = 8,
-        width: int = 64,
-        growth: int = 16,
-        depths: Sequence[int] = (3, 3),
-        segment: int = 20,
+        front: int = 32,
+        front_depths: Sequence[int] = (2, 2, 0),
+        width: int = 128,
+        growth: int = 32,
+        depths: Sequence[int] = (12, 24, 16),
+        segment: int = 100,
+        embedding: int = 512,
     ) -> None:
         super().__init__()
-        self.front = FrontEnd(front)
+        self.front = FrontEnd(front, depths=front_depths)
         self.entry = nn.Sequential(
-            nn.Conv1d(front * halved(mels, times=3), width, 5, stride=2, padding=2, bias=False),
+            nn.Conv1d(front * halved(mels, times=len(front_depths)), width, 5, stride=2, padding=2, bias=False),
             nn.BatchNorm1d(width),
             nn.ReLU(),
         )
@@ -131,13 +146,46 @@ class CAMPPlus(nn.Module):
             d = blocks[-1].dim
         self.blocks = nn.Sequential(*blocks)
         self.norm = nn.Sequential(nn.BatchNorm1d(d), nn.ReLU())
-        self.classify = nn.Linear(2 * d, classes)
+        self.embed = (
+            nn.Sequential(nn.Linear(2 * d, embedding, bias=False), nn.BatchNorm1d(embedding, affine=False))
+            if embedding
+            else nn.Identity()
+        )
+        self.sim_blocks = tuple(f"blocks.{i}" for i in range(len(depths)))
+        self.dim = embedding or 2 * d
 
-    def forward(self, x: Float[Tensor, "n mels t"]) -> Float[Tensor, "n classes"]:
-        y: Tensor = self.classify(statistics(self.norm(self.blocks(self.entry(self.front(x))))))
+    def forward(self, x: Float[Tensor, "n mels t"]) -> Float[Tensor, "n d"]:
+        y: Tensor = self.embed(statistics(self.norm(self.blocks(self.entry(self.front(x))))))
         return y
 
 
-def _halve_frequency(width: int) -> nn.Sequential:
-    first = nn.Conv2d(width, width, 3, stride=(2, 1), padding=1, bias=False)
-    return nn.Sequential(first, nn.BatchNorm2d(width), nn.ReLU(), conv(width, width))
+def campplus_small(
+    *,
+    mels: int,
+    front: int = 8,
+    width: int = 64,
+    growth: int = 16,
+    depths: Sequence[int] = (3, 3),
+    segment: int = 20,
+) -> CAMPPlus:
+    """Two dense blocks of three layers, segments of 20 frames, no embedding: it trains in seconds on a CPU.
+
+    >>> campplus_small(mels=40)(torch.zeros(2, 40, 80)).shape
+    torch.Size([2, 104])
+    """
+    return CAMPPlus(
+        mels=mels,
+        front=front,
+        front_depths=(1, 1, 1),
+        width=width,
+        growth=growth,
+        depths=depths,
+        segment=segment,
+        embedding=0,
+    )
+
+
+def strided(width: int, *, size: int, stride: int) -> tuple[nn.Conv2d, nn.BatchNorm2d]:
+    """A convolution that strides over frequencies, and its norm."""
+    kernel = nn.Conv2d(width, width, size, stride=(stride, 1), padding=size // 2, bias=False)
+    return kernel, nn.BatchNorm2d(width)

@@ -1,11 +1,11 @@
-"""Res2Net: scales within a block (Gao et al., TPAMI 2019, arXiv:1904.01169), on log-mel maps, at a small width.
+"""Res2Net: scales within a block (Gao et al., TPAMI 2019, arXiv:1904.01169), on log-mel maps.
 
 Of the s groups of channels between the two 1 x 1 convolutions of a bottleneck, with 3 x 3 convolutions K_i,
 
     y_1 = x_1,   y_2 = K_2(x_2),   y_i = K_i(x_i + y_{i-1})                                  (1)
 
-Three stages of one block, where the paper has four of three to six; the stem halves both axes, no pooling follows, and
-statistics over time take the place of the mean.
+The sizes are those of Res2Net-50 with 26 channels in each of 4 scales.  Differences: one input channel; a block is
+strided in its first 1 x 1 convolution; statistics over time take the place of the mean over the map.
 """
 
 from collections.abc import Callable, Sequence
@@ -57,22 +57,26 @@ class Scales(nn.Module):
 
 
 class Res2Block(nn.Module):
-    """1 x 1 (strided), scales, 1 x 1, and the input added: itself, or through a 1 x 1 where shapes differ."""
+    """1 x 1 (strided), scales, 1 x 1, and the input added: itself, or through a 1 x 1 where shapes differ.
+
+    hidden: channels of all scales together.
+    """
 
     def __init__(
         self,
         d_in: int,
         d_out: int,
         *,
+        hidden: int,
         stride: int,
         scales: int,
         fuse: Callable[[int], nn.Module] = Sum,
         all_convolved: bool = False,
     ) -> None:
         super().__init__()
-        self.reduce = conv(d_in, d_out, size=1, stride=stride)
-        self.scales = Scales(d_out, scales=scales, fuse=fuse, all_convolved=all_convolved)
-        self.expand = conv(d_out, d_out, size=1)
+        self.reduce = conv(d_in, hidden, size=1, stride=stride)
+        self.scales = Scales(hidden, scales=scales, fuse=fuse, all_convolved=all_convolved)
+        self.expand = conv(hidden, d_out, size=1)
         self.downsample = conv(d_in, d_out, size=1, stride=stride) if stride > 1 or d_in != d_out else nn.Identity()
 
     def forward(self, x: Float[Tensor, "n c f t"]) -> Float[Tensor, "n d f2 t2"]:
@@ -81,27 +85,76 @@ class Res2Block(nn.Module):
 
 
 class Res2Net(nn.Module):
-    """
-    >>> Res2Net(mels=40, classes=10)(torch.zeros(2, 40, 80)).shape
-    torch.Size([2, 10])
+    """Stages of `depths` blocks; the map is halved before each but the first.
+
+    widths: channels that a stage gives.  hidden: channels of its scales together.  stem: channels before the stages.
+    pooled: a 7 x 7 stem and a 3 x 3 maximum after it, each of stride 2, as in the paper; otherwise a 3 x 3 of stride 2.
     """
 
-    sim_blocks = ("stages.0", "stages.1", "stages.2")
-
-    def __init__(self, *, mels: int, classes: int, widths: Sequence[int] = (16, 32, 64), scales: int = 4) -> None:
+    def __init__(
+        self,
+        *,
+        mels: int,
+        stem: int = 64,
+        widths: Sequence[int] = (256, 512, 1024, 2048),
+        hidden: Sequence[int] = (104, 208, 416, 832),
+        depths: Sequence[int] = (3, 4, 6, 3),
+        scales: int = 4,
+        pooled: bool = True,
+    ) -> None:
         super().__init__()
-        self.stem = nn.Sequential(conv(1, widths[0], stride=2), nn.ReLU())
+        entry = [conv(1, stem, size=7 if pooled else 3, stride=2), nn.ReLU()]
+        self.stem = nn.Sequential(*entry, *([nn.MaxPool2d(3, stride=2, padding=1)] if pooled else []))
+        ins = (stem, *widths)
         self.stages = nn.Sequential(
             *(
-                Res2Block(d_in, d_out, stride=2 if i else 1, scales=scales)
-                for i, (d_in, d_out) in enumerate(zip((widths[0], *widths), widths, strict=False))
+                stage(d_in, d_out, depth=depth, stride=2 if i else 1, hidden=inner, scales=scales)
+                for i, (d_in, d_out, inner, depth) in enumerate(zip(ins, widths, hidden, depths, strict=False))
             )
         )
-        self.classify = nn.Linear(2 * widths[-1] * halved(mels, times=len(widths)), classes)
+        self.sim_blocks = tuple(f"stages.{i}" for i in range(len(widths)))
+        self.dim = 2 * widths[-1] * halved(mels, times=len(widths) + pooled)
 
-    def forward(self, x: Float[Tensor, "n mels t"]) -> Float[Tensor, "n classes"]:
-        y: Tensor = self.classify(map_statistics(self.stages(self.stem(x[:, None]))))
-        return y
+    def forward(self, x: Float[Tensor, "n mels t"]) -> Float[Tensor, "n d"]:
+        return map_statistics(self.stages(self.stem(x[:, None])))
+
+
+def res2net_small(*, mels: int, widths: Sequence[int] = (16, 32, 64), scales: int = 4) -> Res2Net:
+    """Three stages of one block, no wider outside than inside: it trains in seconds on a CPU.
+
+    >>> res2net_small(mels=40)(torch.zeros(2, 40, 80)).shape
+    torch.Size([2, 640])
+    """
+    depths = [1] * len(widths)
+    return Res2Net(mels=mels, stem=widths[0], widths=widths, hidden=widths, depths=depths, scales=scales, pooled=False)
+
+
+def stage(
+    d_in: int,
+    d_out: int,
+    *,
+    depth: int,
+    stride: int,
+    hidden: int,
+    scales: int,
+    fuse: Callable[[int], nn.Module] = Sum,
+    all_convolved: bool = False,
+) -> nn.Sequential:
+    """Blocks of one width, the first of them strided."""
+    return nn.Sequential(
+        *(
+            Res2Block(
+                d_out if i else d_in,
+                d_out,
+                hidden=hidden,
+                stride=1 if i else stride,
+                scales=scales,
+                fuse=fuse,
+                all_convolved=all_convolved,
+            )
+            for i in range(depth)
+        )
+    )
 
 
 def halved(size: int, *, times: int) -> int:

@@ -45,9 +45,11 @@ class Segmenter(nn.Module):
 
 
 def build(
-    head: str, *, classes: int, in_channels: int = 3, width: int = 16, stages: int = 4, decoder: bool = True
+    head: str, *, classes: int, in_channels: int = 3, width: int = 64, stages: int = 5, decoder: bool = True
 ) -> Segmenter:
     """A U-Net whose first stage is `width` wide and every other twice the one before, with one of HEADS.
+
+    The defaults are U-Net's own sizes.
 
     >>> import torch
     >>> build("psp", classes=2, width=4)(torch.zeros(2, 3, 32, 32)).shape

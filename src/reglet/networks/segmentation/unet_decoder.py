@@ -17,7 +17,7 @@ class UNetDecoder(nn.Module):
     Gives the finest map, as large as the image and widths[0] wide.
     """
 
-    def __init__(self, *, widths: Sequence[int] = (16, 32, 64, 128)) -> None:
+    def __init__(self, *, widths: Sequence[int] = (64, 128, 256, 512, 1024)) -> None:
         super().__init__()
         upward = list(pairwise(reversed(widths)))
         self.ups = nn.ModuleList(nn.ConvTranspose2d(coarse, fine, 2, stride=2) for coarse, fine in upward)

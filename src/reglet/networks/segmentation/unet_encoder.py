@@ -12,8 +12,8 @@ from reglet.networks.segmentation.convolution import conv_norm
 class UNetEncoder(nn.Module):
     """Stages of two 3 x 3 convolutions, with a 2 x 2 max pooling between one stage and the next.
 
-    The paper has five, 64 to 1024 wide, without padding and without norm.  Here convolutions keep the size and have
-    batch norm, as in mmsegmentation, which rhoSIM's paper trained with, and there are four, narrow.
+    The paper has no padding and no norm.  Here convolutions keep the size and have batch norm, as in mmsegmentation,
+    which rhoSIM's paper trained with.
 
     Gives the map of every stage, the finest first.
 
@@ -22,7 +22,7 @@ class UNetEncoder(nn.Module):
     [(8, 32, 64), (16, 16, 32), (32, 8, 16)]
     """
 
-    def __init__(self, *, widths: Sequence[int] = (16, 32, 64, 128), in_channels: int = 3) -> None:
+    def __init__(self, *, widths: Sequence[int] = (64, 128, 256, 512, 1024), in_channels: int = 3) -> None:
         super().__init__()
         if not widths or min(*widths, in_channels) < 1:
             raise ValueError(f"expected a width for each stage, from 1 on; got {tuple(widths)} on {in_channels}")

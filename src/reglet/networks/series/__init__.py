@@ -1,11 +1,21 @@
 """Networks that reconstruct a window of a series: (n, length, channels) to the same shape.
 
-Each is made by `Network(channels=, length=, width=)` and names in sim_blocks what SIM is attached to by default.
+Each is made by `Network(channels=, length=, width=)` and names in sim_blocks what SIM is attached to by default.  A
+class has a published size by default; the function `..._small` beside it builds what a CPU trains in seconds.
 """
 
-from reglet.networks.series.itransformer import ITransformer
-from reglet.networks.series.lightts import LightTS
-from reglet.networks.series.mambats import MambaTS
-from reglet.networks.series.timesnet import TimesNet
+from reglet.networks.series.itransformer import ITransformer, itransformer_small
+from reglet.networks.series.lightts import LightTS, lightts_small
+from reglet.networks.series.mambats import MambaTS, mambats_small
+from reglet.networks.series.timesnet import TimesNet, timesnet_small
 
-__all__ = ["ITransformer", "LightTS", "MambaTS", "TimesNet"]
+__all__ = [
+    "ITransformer",
+    "LightTS",
+    "MambaTS",
+    "TimesNet",
+    "itransformer_small",
+    "lightts_small",
+    "mambats_small",
+    "timesnet_small",
+]

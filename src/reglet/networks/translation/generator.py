@@ -1,7 +1,7 @@
 """CUT's generator: convolutions down, residual blocks, convolutions up.  Park et al., ECCV 2020, arXiv:2007.15651.
 
-Instance norms and reflected margins, as there; at a small width (64 there, 16 here) and with few residual blocks (9
-there, 3 here).  Up goes by nearest neighbours and a convolution, where the authors blur and interpolate.
+Instance norms and reflected margins, as there.  Up goes by nearest neighbours and a convolution, where the authors blur
+and interpolate.
 """
 
 from jaxtyping import Float
@@ -28,13 +28,13 @@ class Generator(nn.Module):
     `features(x)` are the maps that PatchNCE compares: pixels, both steps down, the first and the middle residual block.
 
     >>> import torch
-    >>> Generator(width=4)(torch.zeros(1, 3, 16, 16)).shape
+    >>> Generator(width=4, depth=1)(torch.zeros(1, 3, 16, 16)).shape
     torch.Size([1, 3, 16, 16])
     """
 
     sim_blocks = ("down.*", "blocks.*", "up.*")
 
-    def __init__(self, *, width: int = 16, depth: int = 3, channels: int = 3) -> None:
+    def __init__(self, *, width: int = 64, depth: int = 9, channels: int = 3) -> None:
         super().__init__()
         if min(width, depth, channels) < 1:
             raise ValueError(f"a generator needs positive numbers, got {width=}, {depth=}, {channels=}")
@@ -66,6 +66,11 @@ class Generator(nn.Module):
     @property
     def middle(self) -> int:
         return len(self.blocks) // 2
+
+
+def generator_small(*, width: int = 16, depth: int = 3, channels: int = 3) -> Generator:
+    """A quarter of the width and a third of the blocks: it trains in seconds on a CPU."""
+    return Generator(width=width, depth=depth, channels=channels)
 
 
 def check_size(height: int, width: int) -> None:

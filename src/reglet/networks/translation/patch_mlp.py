@@ -26,7 +26,10 @@ class PatchMLP(nn.Module):
 
 
 def draw_places(
-    maps: Sequence[Float[Tensor, "n _c _h _w"]], *, count: int, generator: torch.Generator
+    maps: Sequence[Float[Tensor, "n _c _h _w"]], *, count: int, generator: torch.Generator | None = None
 ) -> list[Int64[Tensor, " _p"]]:
     """At most `count` places of each map, without repetition, the same for all images of the batch."""
-    return [torch.randperm(y.shape[2] * y.shape[3], generator=generator)[:count] for y in maps]
+    return [
+        torch.randperm(y.shape[2] * y.shape[3], generator=generator, device=None if generator else y.device)[:count]
+        for y in maps
+    ]

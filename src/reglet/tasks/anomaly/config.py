@@ -1,12 +1,27 @@
 """What the task is told."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from reglet.engine.settings import option
-from reglet.networks.series import ITransformer, LightTS, MambaTS, TimesNet
+from reglet.networks.series import (
+    ITransformer,
+    LightTS,
+    MambaTS,
+    TimesNet,
+    itransformer_small,
+    lightts_small,
+    mambats_small,
+    timesnet_small,
+)
 from reglet.tasks.config import TaskConfig
 
-NETWORKS: dict[str, type[ITransformer] | type[LightTS] | type[MambaTS] | type[TimesNet]] = {
+Network = ITransformer | LightTS | MambaTS | TimesNet
+NETWORKS: dict[str, Callable[..., Network]] = {
+    "itransformer-small": itransformer_small,
+    "lightts-small": lightts_small,
+    "timesnet-small": timesnet_small,
+    "mambats-small": mambats_small,
     "itransformer": ITransformer,
     "lightts": LightTS,
     "timesnet": TimesNet,
@@ -18,7 +33,7 @@ LEAST = 8  # points of a window
 @dataclass(frozen=True, kw_only=True)
 class AnomalyConfig(TaskConfig):
     data: str = option("", "a .npz or a folder with train, test and labels; nothing: sines with injected anomalies")
-    model: str = option("itransformer", ", ".join(NETWORKS), *NETWORKS)
+    model: str = option("itransformer-small", "the network, of the published size or small", *NETWORKS)
     window: int = option(100, "points that the network sees at a time")
     width: int = option(0, "features of the network; 0: its own default")
     ratio: float = option(1.0, "per cent of all points, of training and test together, that are called anomalous")

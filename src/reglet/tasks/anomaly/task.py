@@ -5,24 +5,27 @@ one machine into the next; the points after the last whole window are scored too
 once, and not once for each window that has them; and there is no early stopping.
 """
 
+from functools import partial
 from pathlib import Path
 from statistics import mean
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import mse_loss
 
-from reglet.networks.series import ITransformer, LightTS, MambaTS, TimesNet
+from reglet.engine.feed import TensorFeed
+from reglet.engine.watch import AtEnd, Trained
+from reglet.method import Batch
 from reglet.probes.metrics import multilabel_auroc
-from reglet.tasks.anomaly.config import NETWORKS, AnomalyConfig
+from reglet.tasks.anomaly.config import NETWORKS, AnomalyConfig, Network
 from reglet.tasks.anomaly.detection import adjusted, detection, threshold
 from reglet.tasks.anomaly.machines import Machines, check, standardized
 from reglet.tasks.anomaly.made import sines
 from reglet.tasks.anomaly.read import read
 from reglet.tasks.anomaly.windows import cut, point_errors, training_starts
-from reglet.tasks.config import AUTO
-from reglet.tasks.fit import batches, fit
-from reglet.tasks.task import Outcome
+from reglet.tasks.batches import digest, shuffled
+from reglet.tasks.predict import Predict
+from reglet.tasks.task import Setup
 
 
 class Anomaly:
@@ -36,41 +39,44 @@ class Anomaly:
         series = read(Path(config.data)) if config.data else [sines()]
         return standardized(check(series, window=config.window))
 
-    def train(self, config: AnomalyConfig, data: Machines, *, seed: int, sim: bool) -> Outcome:
+    def setup(self, config: AnomalyConfig, data: Machines) -> Setup:
         points = torch.cat([one.train for one in data.series])
         starts = training_starts([len(one.train) for one in data.series], window=config.window)
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            network = build(config, channels=data.channels)
-            own = list(network.sim_blocks) if config.sim in ("", AUTO) else config.sim
+        network = build(config, channels=data.channels)
 
-            def loss(some: Tensor) -> Tensor:
-                windows = cut(points, starts[some], window=config.window)
-                return mse_loss(network(windows), windows)
+        def batch(index: Tensor, _: torch.Generator) -> Batch:
+            return Batch([cut(points, starts[index], window=config.window)])
 
-            blocks = fit(
-                network,
-                loss,
-                batches(len(starts), batch=config.batch, steps=config.steps, seed=seed),
-                config=config,
-                blocks=own if sim else None,
-                example=cut(points, starts[: config.batch], window=config.window),
-                seed=seed,
-            )
-        return Outcome(evaluate(network, data, window=config.window, ratio=config.ratio), network, blocks)
+        return Setup(
+            Predict(network, reconstruction, term="reconstruction"),
+            TensorFeed(
+                batch, shuffled(len(starts), config), name=config.data or "sines", fingerprint=digest(points, starts)
+            ),
+            [AtEnd(partial(scores, data=data, window=config.window, ratio=config.ratio))],
+            inside="network",
+            sim_blocks=list(network.sim_blocks),
+        )
 
 
-def build(config: AnomalyConfig, *, channels: int) -> ITransformer | LightTS | MambaTS | TimesNet:
+def reconstruction(y: Tensor, batch: Batch) -> Tensor:
+    return mse_loss(y, batch.views[0])
+
+
+def build(config: AnomalyConfig, *, channels: int) -> Network:
     kind = NETWORKS[config.model]
     if config.width:
         return kind(channels=channels, length=config.window, width=config.width)
     return kind(channels=channels, length=config.window)
 
 
-def evaluate(network: nn.Module, data: Machines, *, window: int, ratio: float) -> dict[str, float]:
+def scores(model: Trained, *, data: Machines, window: int, ratio: float) -> dict[str, float]:
     """One threshold for all machines; segments are those of each."""
-    train = torch.cat([point_errors(network, one.train, window=window) for one in data.series])
-    test = [point_errors(network, one.test, window=window) for one in data.series]
+
+    def reconstruct(x: Tensor) -> Tensor:
+        return model.call(lambda method, x: method.encode(x), x).cpu()
+
+    train = torch.cat([point_errors(reconstruct, one.train, window=window) for one in data.series])
+    test = [point_errors(reconstruct, one.test, window=window) for one in data.series]
     return judge(train, test, data, ratio=ratio)
 
 

@@ -1,10 +1,10 @@
 """Windows out of series, and an error for each point out of windows."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 AT_ONCE = 128  # windows that are scored together
 
@@ -28,12 +28,14 @@ def cut(points: Float[Tensor, "t c"], starts: Int[Tensor, " w"], *, window: int)
 
 
 @torch.no_grad()
-def point_errors(network: nn.Module, points: Float[Tensor, "t c"], *, window: int) -> Float[Tensor, " t"]:
+def point_errors(
+    reconstruct: Callable[[Tensor], Tensor], points: Float[Tensor, "t c"], *, window: int
+) -> Float[Tensor, " t"]:
     """The mean over channels of the squared error with which each point is reconstructed, in its tile.
 
     A point in two tiles is scored in the first.
     """
     windows = cut(points, tiles(len(points), window=window), window=window)
-    errors = torch.cat([(network(part) - part).square().mean(2) for part in windows.split(AT_ONCE)])
+    errors = torch.cat([(reconstruct(part) - part).square().mean(2) for part in windows.split(AT_ONCE)])
     rest = len(points) - window * (len(errors) - 1)
     return torch.cat([errors[:-1].flatten(), errors[-1, window - rest :]])

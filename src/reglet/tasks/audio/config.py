@@ -1,17 +1,37 @@
 """What the audio task is told."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from reglet.engine.settings import option
+from reglet.networks.audio import (
+    TDNN,
+    CAMPPlus,
+    ERes2Net,
+    Res2Net,
+    campplus_small,
+    eres2net_small,
+    res2net_small,
+    tdnn_small,
+)
 from reglet.tasks.config import TaskConfig
 
-MODELS = ("tdnn", "res2net", "eres2net", "campplus")
+NETWORKS: dict[str, Callable[..., TDNN | Res2Net | ERes2Net | CAMPPlus]] = {
+    "tdnn-small": tdnn_small,
+    "res2net-small": res2net_small,
+    "eres2net-small": eres2net_small,
+    "campplus-small": campplus_small,
+    "tdnn": TDNN,
+    "res2net": Res2Net,
+    "eres2net": ERes2Net,
+    "campplus": CAMPPlus,
+}
 
 
 @dataclass(frozen=True, kw_only=True)
 class AudioConfig(TaskConfig):
     data: str = option("", "a .npz of log-mel clips, or a folder class/*.wav; nothing: tones that are made on the fly")
-    model: str = option("tdnn", "the network", *MODELS)
+    model: str = option("tdnn-small", "the network, of the published size or small", *NETWORKS)
     lr: float = option(3e-3, "learning rate, after a short warm-up and before a cosine")
     fold: int = option(0, "of a file with folds: the one that is tested, the others train; 0: by its split")
     frames: int = option(0, "longer clips are cut to so many frames, shorter ones end in silence; 0: as the longest")
@@ -23,8 +43,8 @@ class AudioConfig(TaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.model not in MODELS:
-            raise ValueError(f"model is one of {', '.join(MODELS)}; got {self.model!r}")
+        if self.model not in NETWORKS:
+            raise ValueError(f"model is one of {', '.join(NETWORKS)}; got {self.model!r}")
         for key in ("mels", "pool"):
             if getattr(self, key) < 1:
                 raise ValueError(f"{key} must be at least 1, got {getattr(self, key)}")

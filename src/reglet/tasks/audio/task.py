@@ -1,29 +1,25 @@
 """A network that names the class of a clip, by cross-entropy; accuracy and macro F1 on clips that it has not seen."""
 
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from reglet.networks.audio import TDNN, CAMPPlus, ERes2Net, Res2Net
+from reglet.engine.build import latent_loss, mixed
+from reglet.engine.feed import TensorFeed
+from reglet.engine.watch import AtEnd, Trained, class_logits
+from reglet.method import Batch
+from reglet.methods import Supervised
 from reglet.probes.metrics import accuracy, macro_f1
 from reglet.tasks.audio.clips import Clips, prepared
-from reglet.tasks.audio.config import AudioConfig
+from reglet.tasks.audio.config import NETWORKS, AudioConfig
 from reglet.tasks.audio.made import made_clips
 from reglet.tasks.audio.npz import read_npz
 from reglet.tasks.audio.wav import read_folder
-from reglet.tasks.config import AUTO
-from reglet.tasks.fit import batches, fit
-from reglet.tasks.task import Outcome
-
-NETWORKS: dict[str, type[TDNN] | type[Res2Net] | type[ERes2Net] | type[CAMPPlus]] = {
-    "tdnn": TDNN,
-    "res2net": Res2Net,
-    "eres2net": ERes2Net,
-    "campplus": CAMPPlus,
-}
+from reglet.tasks.batches import digest, shuffled
+from reglet.tasks.task import Setup
 
 
 class AudioTask:
@@ -37,35 +33,30 @@ class AudioTask:
         x, y, tested, classes = _reader(config)()
         return prepared(x, y, tested, classes=classes, frames=config.frames, pool=config.pool)
 
-    def train(self, config: AudioConfig, data: Clips, *, seed: int, sim: bool) -> Outcome:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            network = NETWORKS[config.model](mels=data.x.shape[1], classes=len(data.classes))
+    def setup(self, config: AudioConfig, data: Clips) -> Setup:
+        network = NETWORKS[config.model](mels=data.x.shape[1], **config.of("model"))
+        classes = len(data.classes)
+        method = Supervised(network, classes=classes, latent=latent_loss(config, network.dim))
         x, y = data.x[data.train], data.y[data.train]
 
-        def loss(some: Tensor) -> Tensor:
-            return F.cross_entropy(network(x[some]), y[some])
+        def batch(index: Tensor, _: torch.Generator) -> Batch:
+            return Batch([x[index]], labels=y[index])
 
-        where = list(network.sim_blocks) if config.sim in ("", AUTO) else config.sim
-        blocks = fit(
-            network,
-            loss,
-            batches(len(x), batch=config.batch, steps=config.steps, seed=seed),
-            config=config,
-            blocks=where if sim else None,
-            example=x[: config.batch],
+        mark = digest(data.x, data.y, data.test)
+        return Setup(
+            mixed(config, method, classes=classes),
+            TensorFeed(batch, shuffled(len(x), config), name=config.data or "tones", fingerprint=mark),
+            [AtEnd(partial(scores, data=data))],
+            sim_blocks=list(network.sim_blocks),
             channel_dim=1,
-            seed=seed,
         )
-        scores = predict(network, data.x[data.test])
-        truth = data.y[data.test]
-        return Outcome({"accuracy": accuracy(scores, truth), "f1": macro_f1(scores.argmax(1), truth)}, network, blocks)
 
 
-@torch.no_grad()
-def predict(network: nn.Module, x: Tensor) -> Tensor:
-    network.eval()
-    return torch.cat([network(part) for part in x.split(256)])
+def scores(model: Trained, *, data: Clips) -> dict[str, float]:
+    """accuracy, and the mean of the classes' F1, on the test clips."""
+    x, truth = data.x[data.test], data.y[data.test].to(model.device)
+    logits = torch.cat([model.call(class_logits, part) for part in x.split(256)])
+    return {"accuracy": accuracy(logits, truth), "f1": macro_f1(logits.argmax(1), truth)}
 
 
 def _reader(config: AudioConfig) -> Callable[[], tuple[Tensor, Tensor, Tensor, tuple[str, ...]]]:

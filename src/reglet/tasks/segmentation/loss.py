@@ -22,6 +22,9 @@ def soft_dice(logits: Float[Tensor, "n classes h w"], masks: UInt8[Tensor, "n h 
     with p the probability of the class, g one where it is and zero elsewhere, and sums over all pixels of the batch
     that count.  Milletari et al., 3DV 2016, arXiv:1606.04797, have squares in the denominator.
     """
-    p = logits.softmax(1)[:, 1:].transpose(0, 1)[:, masks != IGNORE]
-    g = F.one_hot(masks[masks != IGNORE].long(), logits.shape[1])[:, 1:].T.to(p.dtype)
-    return (1 - (2 * (p * g).sum(1) + eps) / (p.sum(1) + g.sum(1) + eps)).mean()
+    # Weights instead of a selection: a GPU would have to be waited for to know its size.
+    counted = (masks != IGNORE).to(logits.dtype)[..., None]
+    p = logits.softmax(1).movedim(1, -1) * counted
+    g = F.one_hot(masks.masked_fill(masks == IGNORE, 0).long(), logits.shape[1]) * counted
+    both, each = (p * g).sum((0, 1, 2))[1:], (p + g).sum((0, 1, 2))[1:]
+    return (1 - (2 * both + eps) / (each + eps)).mean()

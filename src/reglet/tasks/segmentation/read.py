@@ -9,8 +9,8 @@ from jaxtyping import UInt8
 from numpy.typing import NDArray
 from torch import Tensor
 
-from reglet.data.folder import SUFFIXES
 from reglet.data.npz import load_npz
+from reglet.data.walk import SUFFIXES
 from reglet.tasks.segmentation.data import Raw, check_size
 
 PARTS = {"0": "train", "1": "test", "train": "train", "test": "test"}

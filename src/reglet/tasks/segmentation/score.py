@@ -1,10 +1,10 @@
 """Dice, intersection over union and AUROC of a network on whole images, pixels that do not count left out."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float, UInt8
-from torch import Tensor, nn
+from torch import Tensor
 
 from reglet.probes.metrics import confusion, multilabel_auroc
 from reglet.probes.overlap import dice, iou
@@ -19,7 +19,7 @@ def pixels(x: UInt8[Tensor, "..."]) -> Float[Tensor, "..."]:
     return x / 127.5 - 1
 
 
-def scores(network: nn.Module, data: Pictures, *, side: int) -> dict[str, float]:
+def scores(network: Callable[[Tensor], Tensor], data: Pictures, *, side: int) -> dict[str, float]:
     """dice, iou and auroc on the test images of the domains that were trained on; where there are several domains also
     on those of each, such as "dice DRIVE"."""
     read = {i: _read(network, data.images[i], data.masks[i], side=side) for i in data.test}
@@ -50,7 +50,7 @@ def of_pixels(
 
 
 @torch.no_grad()
-def _read(network: nn.Module, image: Tensor, mask: Tensor, *, side: int) -> tuple[Tensor, Tensor]:
+def _read(network: Callable[[Tensor], Tensor], image: Tensor, mask: Tensor, *, side: int) -> tuple[Tensor, Tensor]:
     logits = over_squares(network, pixels(image), side=side)
     counted = mask != IGNORE
     return logits[:, counted].T.softmax(1), mask[counted]

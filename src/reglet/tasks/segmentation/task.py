@@ -1,14 +1,19 @@
 """Segmentation: a U-Net with one of four heads, trained on crops, tested on whole images."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from reglet.networks.segmentation import Segmenter, build
-from reglet.tasks.config import AUTO
-from reglet.tasks.fit import fit
+from reglet.engine.feed import TensorFeed
+from reglet.engine.order import Drawn
+from reglet.engine.watch import AtEnd, Trained
+from reglet.method import Batch
+from reglet.networks.segmentation import build
+from reglet.tasks.batches import digest
+from reglet.tasks.predict import Predict
 from reglet.tasks.segmentation.config import SegmentationConfig
 from reglet.tasks.segmentation.crops import draw
 from reglet.tasks.segmentation.data import Pictures, prepare
@@ -16,11 +21,15 @@ from reglet.tasks.segmentation.loss import pixel_loss
 from reglet.tasks.segmentation.made import curves
 from reglet.tasks.segmentation.read import read
 from reglet.tasks.segmentation.score import pixels, scores
-from reglet.tasks.task import Outcome
-from reglet.types import Scalar
+from reglet.tasks.task import Setup
 
 
 class Segmentation:
+    """name the class of every pixel of an image
+
+    dice, iou and auroc on the test images.
+    """
+
     config = SegmentationConfig
     main = "dice"
 
@@ -28,32 +37,7 @@ class Segmentation:
         raw = read(Path(config.data)) if config.data else curves()
         return prepare(raw, threshold=config.threshold, crop=config.crop, train_on=config.train_on)
 
-    def train(self, config: SegmentationConfig, data: Pictures, *, seed: int, sim: bool) -> Outcome:
-        network = _network(config, data, seed=seed)
-        generator = torch.Generator().manual_seed(seed)
-
-        def loss(index: Tensor) -> Scalar:
-            some = [data.train[i] for i in index.tolist()]
-            images, masks = [data.images[i] for i in some], [data.masks[i] for i in some]
-            x, y = draw(images, masks, side=config.crop, generator=generator)
-            return pixel_loss(network(_laid_out(pixels(x))), y, dice=config.dice)
-
-        where: str | list[str] | None = network.sim_blocks if config.sim == AUTO else config.sim
-        blocks = fit(
-            network,
-            loss,
-            _batches(len(data.train), config, seed=seed),
-            config=config,
-            blocks=where if sim else None,
-            example=torch.zeros(2, len(data.images[0]), config.crop, config.crop),
-            seed=seed,
-        )
-        return Outcome(scores(network, data, side=config.crop), network, blocks)
-
-
-def _network(config: SegmentationConfig, data: Pictures, *, seed: int) -> Segmenter:
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+    def setup(self, config: SegmentationConfig, data: Pictures) -> Setup:
         network = build(
             config.model,
             classes=data.classes,
@@ -62,19 +46,32 @@ def _network(config: SegmentationConfig, data: Pictures, *, seed: int) -> Segmen
             stages=config.stages,
             decoder=config.decoder,
         )
-    return network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]  # torch's stub
+
+        def batch(index: Tensor, generator: torch.Generator) -> Batch:
+            some = [data.train[i] for i in index.tolist()]
+            images, masks = [data.images[i] for i in some], [data.masks[i] for i in some]
+            x, y = draw(images, masks, side=config.crop, generator=generator)
+            layout = torch.channels_last if config.channels_last else torch.contiguous_format
+            return Batch([pixels(x).contiguous(memory_format=layout)], labels=y)
+
+        # An image may occur more than once in a batch, as there may be fewer images than crops.
+        order = Drawn(n=len(data.train), batch=config.batch, seed=config.seed)
+        return Setup(
+            Predict(network, partial(_loss, dice=config.dice), term="pixels"),
+            TensorFeed(batch, order, name=config.data or "curves", fingerprint=digest(data.images, data.masks)),
+            [AtEnd(lambda model: scores(_logits_of(model), data, side=config.crop))],
+            inside="network",
+            sim_blocks=list(network.sim_blocks),
+        )
 
 
-def _laid_out(x: Tensor) -> Tensor:
-    """In the order that convolutions on a CPU are a quarter faster in."""
-    return x.contiguous(memory_format=torch.channels_last)
+def _loss(logits: Tensor, batch: Batch, *, dice: float) -> Tensor:
+    assert batch.labels is not None
+    return pixel_loss(logits, batch.labels, dice=dice)
 
 
-def _batches(n: int, config: SegmentationConfig, *, seed: int) -> Iterator[Tensor]:
-    """Which images are cropped; one may occur more than once, as there may be fewer of them than crops."""
-    generator = torch.Generator().manual_seed(seed)
-    for _ in range(config.steps):
-        yield torch.randint(n, (config.batch,), generator=generator)
+def _logits_of(model: Trained) -> Callable[[Tensor], Tensor]:
+    return lambda x: model.call(lambda method, x: method.encode(x), x).cpu()
 
 
 TASK = Segmentation()

@@ -7,45 +7,38 @@
 The score is what the network's features are worth without the projector: see `score`.
 """
 
+from functools import partial
+
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from reglet.backbones.projector import projector
-from reglet.diagnostics.rankme import rankme
-from reglet.losses.invariance import to_center
+from reglet.diagnostics.ranks import rankme
+from reglet.engine.feed import TensorFeed
+from reglet.engine.watch import AtEnd, Trained
+from reglet.losses.base import OnViews
+from reglet.losses.invariance import invariance
 from reglet.losses.smi import SMILoss
 from reglet.losses.visreg import VISRegLoss
+from reglet.method import Batch
+from reglet.methods import JointEmbedding
 from reglet.networks.windows import ConvNet1d
-from reglet.tasks.config import AUTO
-from reglet.tasks.fit import batches, fit
+from reglet.tasks.batches import digest, shuffled
 from reglet.tasks.series_ssl.config import SeriesSSLConfig
 from reglet.tasks.series_ssl.score import score
 from reglet.tasks.series_ssl.series import Series, load
-from reglet.tasks.task import Outcome
-from reglet.types import Scalar
+from reglet.tasks.task import Setup
+from reglet.types import Terms
 
 PROJECTOR = (128, 64)
 
 
-class Embedder(nn.Module):
-    """backbone: what is kept.  projector: what the loss sees."""
-
-    def __init__(self, *, channels: int) -> None:
-        super().__init__()
-        self.backbone = ConvNet1d(channels=channels)
-        self.projector = projector(self.backbone.dim, widths=PROJECTOR)
-
-    def forward(self, x: Float[Tensor, "n c t"]) -> Float[Tensor, "n d"]:
-        z: Tensor = self.projector(self.backbone(x))
-        return z
-
-
-class Invariance(nn.Module):
+class Invariance(OnViews):
     """The views together and nothing else: the arm without a regularizer."""
 
-    def forward(self, z: Float[Tensor, "v n d"]) -> Scalar:
-        return to_center(z, len(z))
+    def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
+        return {"invariance": invariance(z, n_global)}
 
 
 class SeriesSSLTask:
@@ -57,45 +50,37 @@ class SeriesSSLTask:
     def load(self, config: SeriesSSLConfig) -> Series:
         return load(config)
 
-    def train(self, config: SeriesSSLConfig, data: Series, *, seed: int, sim: bool) -> Outcome:
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(seed)
-            network = Embedder(channels=data.train.shape[1])
-        blocks = () if config.loss == "random" else _fit(network, config, data.train, seed=seed, sim=sim)
-        train, test = features(network.backbone, data.train), features(network.backbone, data.test)
-        scores = {"score": score(train, test, data, neighbours=config.neighbours), "rank": rankme(test)}
-        return Outcome(scores, network, blocks)
+    def setup(self, config: SeriesSSLConfig, data: Series) -> Setup:
+        backbone = ConvNet1d(channels=data.train.shape[1], **config.of("model"))
+        head = projector(backbone.dim, widths=PROJECTOR)
+        view, x = config.view(), data.train
+
+        def batch(index: Tensor, generator: torch.Generator) -> Batch:
+            draws = [view.draw(len(index), generator) for _ in range(2)]
+            return Batch([view.apply(x[index], draw) for draw in draws], n_global=2)
+
+        mark = digest(data.train, data.test, data.y_test)
+        return Setup(
+            JointEmbedding(backbone, loss_of(config), projector=head),
+            TensorFeed(batch, shuffled(len(x), config), name=config.data or "sines", fingerprint=mark),
+            [AtEnd(partial(scores, data=data, neighbours=config.neighbours))],
+            sim_blocks=list(backbone.sim_blocks),
+            channel_dim=1,
+            trains=config.loss != "random",
+        )
 
 
-def _fit(network: Embedder, config: SeriesSSLConfig, x: Tensor, *, seed: int, sim: bool) -> tuple[str, ...]:
-    view, objective = config.view(), loss_of(config, seed=seed)
-    draws = torch.Generator().manual_seed(1_000_003 * (seed + 1))  # of the views; not the generator of the batches
-
-    def loss(some: Tensor) -> Tensor:
-        both = torch.cat([view.apply(x[some], view.draw(len(some), draws)) for _ in range(2)])
-        value: Tensor = objective(network(both).unflatten(0, (2, len(some))))
-        return value
-
-    where = [f"backbone.{name}" for name in ConvNet1d.sim_blocks] if config.sim in ("", AUTO) else config.sim
-    return fit(
-        network,
-        loss,
-        batches(len(x), batch=config.batch, steps=config.steps, seed=seed),
-        config=config,
-        blocks=where if sim else None,
-        example=x[: config.batch],
-        channel_dim=1,
-        seed=seed,
-    )
-
-
-def loss_of(config: SeriesSSLConfig, *, seed: int) -> nn.Module:
+def loss_of(config: SeriesSSLConfig) -> OnViews:
     if config.loss == "visreg":
-        return VISRegLoss(lam=config.lam, slices=config.slices, seed=seed)
-    return SMILoss() if config.loss == "smi" else Invariance()
+        return VISRegLoss(lam=config.lam, slices=config.slices, seed=config.seed, gather=True, shared_slices=True)
+    return SMILoss(gather=True) if config.loss == "smi" else Invariance(gather=True)
 
 
-@torch.no_grad()
-def features(backbone: nn.Module, x: Float[Tensor, "n c t"]) -> Float[Tensor, "n d"]:
-    backbone.eval()
-    return torch.cat([backbone(part) for part in x.split(512)])
+def scores(model: Trained, *, data: Series, neighbours: int) -> dict[str, float]:
+    """Of the network's features, without the projector."""
+    train, test = (_features(model, x) for x in (data.train, data.test))
+    return {"score": score(train, test, data, neighbours=neighbours), "rank": rankme(test)}
+
+
+def _features(model: Trained, x: Float[Tensor, "n c t"]) -> Float[Tensor, "n d"]:
+    return torch.cat([model.call(lambda method, x: method.encode(x), part).cpu() for part in x.split(512)])

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from reglet.data.folder import Folder
+from reglet.data.load import load
 from reglet.data.npz import load_npz
 from reglet.networks.translation.generator import check_size
 
@@ -16,7 +16,7 @@ FEWEST = 10  # images of a domain: a fifth of them is held out, and two have a c
 TEST = 0.2
 
 
-class Domains(NamedTuple):
+class TwoDomains(NamedTuple):
     """Images in [-1, 1], of one size; a fifth of each domain is held out."""
 
     a: Float[Tensor, "n c h w"]
@@ -25,7 +25,7 @@ class Domains(NamedTuple):
     b_test: Float[Tensor, "q c h w"]
 
 
-def read(spec: str, *, size: int) -> Domains:
+def read(spec: str, *, size: int) -> TwoDomains:
     """size: side in pixels to which all are brought; 0: that of the images, at most 224."""
     if not spec:
         return split(*digits(), size=size)
@@ -36,8 +36,8 @@ def read(spec: str, *, size: int) -> Domains:
             raise ValueError(
                 f"{path} has no folder {missing[0]}/: translation goes from the images in a/ to those in b/"
             )
-        a = Folder(path / "a", size=size)
-        b = Folder(path / "b", size=a.size)
+        a = load(str(path / "a"), size=size)
+        b = load(str(path / "b"), size=a.batch(torch.zeros(1, dtype=torch.int64)).shape[2])
         return split(a.batch(torch.arange(len(a))), b.batch(torch.arange(len(b))), size=size)
     if path.suffix == ".npz" and path.is_file():
         return split(*_of_archive(path), size=size)
@@ -55,7 +55,7 @@ def _of_archive(path: Path) -> tuple[UInt8[Tensor, "n c h w"], UInt8[Tensor, "m 
     return a, b
 
 
-def split(a: UInt8[Tensor, "n c h w"], b: UInt8[Tensor, "m c2 h2 w2"], *, size: int = 0) -> Domains:
+def split(a: UInt8[Tensor, "n c h w"], b: UInt8[Tensor, "m c2 h2 w2"], *, size: int = 0) -> TwoDomains:
     """Checked, brought to [-1, 1] and to `size`, a random fifth held out, the same always."""
     for name, x in (("a", a), ("b", b)):
         if len(x) < FEWEST:
@@ -69,7 +69,7 @@ def split(a: UInt8[Tensor, "n c h w"], b: UInt8[Tensor, "m c2 h2 w2"], *, size: 
         pixels = _resized(x, size)[order]
         held = max(2, round(TEST * len(x)))
         parts.append((pixels[held:], pixels[:held]))
-    return Domains(parts[0][0], parts[1][0], parts[0][1], parts[1][1])
+    return TwoDomains(parts[0][0], parts[1][0], parts[0][1], parts[1][1])
 
 
 def _resized(x: UInt8[Tensor, "n c h w"], size: int) -> Float[Tensor, "n c h2 w2"]:

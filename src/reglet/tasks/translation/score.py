@@ -5,10 +5,10 @@ from collections.abc import Callable
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from reglet.backbones import ConvNet
-from reglet.tasks.translation.data import Domains
+from reglet.tasks.translation.data import TwoDomains
 from reglet.tasks.translation.frechet import frechet_distance
 
 Encoder = Callable[[Tensor], Tensor]  # images in [-1, 1] -> features (n, d)
@@ -23,15 +23,14 @@ def random_conv(channels: int) -> ConvNet:
 
 
 @torch.no_grad()
-def scores(generator: nn.Module, data: Domains, encoder: Encoder, *, name: str) -> dict[str, float]:
+def scores(translate: Callable[[Tensor], Tensor], data: TwoDomains, encoder: Encoder, *, name: str) -> dict[str, float]:
     """frechet_NAME: between translations of the test images of a, and the test images of b.  Lower is better.
 
     bridged: 1 - that distance over the one before translation; 1 is indistinguishable, 0 what copying gets.
     content: the share of translations whose edges are nearest to those of their own source, of all sources; a
         generator that always paints the same picture has 1/n.
     """
-    generator.eval()
-    made = torch.cat([generator(part) for part in data.a_test.split(100)])
+    made = torch.cat([translate(part) for part in data.a_test.split(100)])
     sources, fakes, targets = (see(x, encoder) for x in (data.a_test, made, data.b_test))
     before, after = frechet_distance(sources, targets), frechet_distance(fakes, targets)
     return {"bridged": 1 - after / before, f"frechet_{name}": after, "content": content(made, data.a_test)}

@@ -8,8 +8,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from reglet import views
+from reglet.engine.arguments import arguments
 from reglet.engine.config import Config, unknown
-from reglet.engine.feed import Policy
+from reglet.engine.feed import ViewPolicy
 from reglet.groups import Symmetry
 from reglet.method import Method
 from reglet.methods.augself import AugSelf
@@ -49,16 +50,16 @@ def make_equivariant(config: Config, method: Method, policy: views.Policy, *, ex
         if key not in own | BESIDES.get(name, set()):
             allowed = {f"equivariant.{other}" for other in own | BESIDES.get(name, set())}
             raise ValueError(unknown(f"equivariant.{key}", allowed))
-    arguments = {key: value for key, value in given.items() if key in own}
+    found = arguments(make, "equivariant", {key: value for key, value in given.items() if key in own})
     if name == "ser":
-        arguments["group"] = _symmetry(given)
+        found["group"] = _symmetry(given)
     if name == "augself":
         first = policy.views[0]
-        arguments |= {"jitter": first.jitter, "sigma": max(first.blur.sigma) if first.blur else 1.0}
-    return make(method, example=example, **arguments)
+        found |= {"jitter": first.jitter, "sigma": max(first.blur.sigma) if first.blur else 1.0}
+    return make(method, example=example, **found)
 
 
-def equivariant_views(config: Config, policy: views.Policy, backbone: nn.Module) -> Policy:
+def equivariant_views(config: Config, policy: views.Policy, backbone: nn.Module) -> ViewPolicy:
     """`policy` as the wrapper wants it: pairs aligned, partners alike, or one more view."""
     given, first = config.of("equivariant"), policy.views[0]
     if config.equivariant == "ser":
@@ -85,7 +86,7 @@ def _with(policy: views.Policy, view: views.View) -> views.Policy:
 def _symmetry(given: Mapping[str, Any]) -> Symmetry:
     if given.get("area") is not None:
         raise ValueError(f"equivariant.area=none leaves scale out; other areas are given in Python: {given['area']!r}")
-    return Symmetry(**{key: given[key] for key in SYMMETRY if key in given})
+    return Symmetry(**arguments(Symmetry, "equivariant", {key: given[key] for key in SYMMETRY if key in given}))
 
 
 def _default(make: Callable[..., Any], name: str) -> Any:

@@ -73,6 +73,14 @@ def progress(out: Path) -> str:
     return f"checkpoint of step {read_about(path)['step']}" if path.exists() else "no checkpoint yet"
 
 
+def free_folder(out: Path) -> str:
+    """The first of out, out-2, out-3, ... that holds no run."""
+    path, i = out, 2
+    while (path / CONFIG).exists():
+        path, i = out.with_name(f"{out.name}-{i}"), i + 1
+    return str(path)
+
+
 def write_json(path: Path, value: Json) -> None:
     """Atomically, as checkpoints are."""
     fresh = path.with_name(path.name + ".tmp")

@@ -1,0 +1,180 @@
+"""What is scored while a network trains, and at its end.
+
+Scores are computed through the module that trains, so that precision and sharding hold for them too.
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from reglet.data.images import Images
+from reglet.data.splits import some_of_each
+from reglet.diagnostics import rankme
+from reglet.method import Method, innermost
+from reglet.probes.knn import knn_probe
+
+EACH = 10  # neighbours of a class, at least
+
+Scores = dict[str, float]
+
+
+@runtime_checkable
+class Trained(Protocol):
+    """A network in training, as a score sees it.  All ranks must call it where the weights are sharded."""
+
+    @property
+    def device(self) -> torch.device: ...
+
+    def evaluating(self) -> AbstractContextManager[None]:
+        """Eval mode, without gradients; the mode of before comes back after it."""
+        ...
+
+    def call(self, act: Callable[[Method, Tensor], Tensor], x: Tensor) -> Tensor:
+        """`act(method, x)` on the training device, in the precision of training, as float32."""
+        ...
+
+
+class Untrained:
+    """A method as it is, for scores that need no training."""
+
+    def __init__(self, method: Method, device: torch.device) -> None:
+        self.method, self.device = method.to(device), device
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        mode = self.method.training
+        try:
+            self.method.eval()
+            with torch.no_grad():
+                yield
+        finally:
+            self.method.train(mode)
+
+    def call(self, act: Callable[[Method, Tensor], Tensor], x: Tensor) -> Tensor:
+        return act(self.method, x.to(self.device)).float()
+
+
+@runtime_checkable
+class Watch(Protocol):
+    def due(self, done: int, *, steps: int, per_epoch: int) -> bool:
+        """Whether to score after step `done` of `steps`."""
+        ...
+
+    def score(self, model: Trained) -> Scores: ...
+
+
+class AtEnd:
+    """A score of the finished network.
+
+    >>> AtEnd(lambda model: {}).due(3, steps=3, per_epoch=1)
+    True
+    """
+
+    def __init__(self, scores: Callable[[Trained], Scores]) -> None:
+        self.scores = scores
+
+    def due(self, done: int, *, steps: int, per_epoch: int) -> bool:
+        return done == steps
+
+    def score(self, model: Trained) -> Scores:
+        with model.evaluating():
+            return self.scores(model)
+
+
+class AtCheckpoints(AtEnd):
+    """The same score at `count` equal distances.  Its names end in "@1", "@2", ..., "@count"."""
+
+    def __init__(self, scores: Callable[[Trained], Scores], *, count: int) -> None:
+        super().__init__(scores)
+        self.count, self.at = count, 0
+
+    def due(self, done: int, *, steps: int, per_epoch: int) -> bool:
+        places = [round((i + 1) * steps / self.count) for i in range(self.count)]
+        self.at = places.index(done) + 1 if done in places else 0
+        return done in places
+
+    def score(self, model: Trained) -> Scores:
+        return {f"{name}@{self.at}": value for name, value in super().score(model).items()}
+
+
+class OnlineKNN:
+    """Accuracy of a weighted kNN, and the rank, of the features of a few thousand images.
+
+    Neighbours are training images; those to be classified are `test`'s, on which nothing was trained.
+    prepare: uint8 images -> what the encoder takes.
+    most: images of each part, or EACH neighbours of every class where that is more.  Where a class has fewer, `says`
+        hears of it: the score of such a class means little.
+    """
+
+    def __init__(
+        self,
+        train: Images,
+        prepare: Callable[[Tensor], Tensor],
+        *,
+        test: Images,
+        most: int = 2000,
+        every: int = 1,
+        says: Callable[[str], None] = print,
+    ) -> None:
+        if train.labels is None or test.labels is None:
+            raise ValueError("an online kNN needs labels")
+        chosen, classes = some_of_each(train.labels, most, each=EACH), len(train.classes or ())
+        few = int(train.labels[chosen].bincount(minlength=classes).lt(EACH).sum())
+        if few:
+            says(f"online kNN: {few} of {classes} classes have fewer than {EACH} training images")
+        self.parts = [(train, chosen), (test, some_of_each(test.labels, most, each=1))]
+        self.prepare, self.every = prepare, every
+
+    def due(self, done: int, *, steps: int, per_epoch: int) -> bool:
+        return done % (self.every * per_epoch) == 0 or done == steps
+
+    def score(self, model: Trained) -> Scores:
+        """knn: accuracy.  rank: RankMe of the features that are classified."""
+        with model.evaluating():
+            (x, y), (x_test, y_test) = (self._features(model, *part) for part in self.parts)
+        return {"knn": knn_probe(x, y, x_test, y_test, k=min(20, len(x))), "rank": rankme(x_test)}
+
+    def _features(self, model: Trained, images: Images, index: Int64[Tensor, " n"]) -> tuple[Tensor, Tensor]:
+        assert images.labels is not None
+        rows = [model.call(_encode, x) for x in prepared(images, self.prepare, model.device, index=index)]
+        return torch.cat(rows), images.labels[index].to(model.device)
+
+
+def accuracy(
+    model: Trained, images: Images, prepare: Callable[[Tensor], Tensor], *, index: Int64[Tensor, " n"] | None = None
+) -> float:
+    """Of the labels of `images`, or of those at `index`, the share that the classifier gives."""
+    if images.labels is None:
+        raise ValueError(f"{images.name} has no labels to be right about")
+    index = torch.arange(len(images)) if index is None else index
+    guesses = [model.call(class_logits, x).argmax(1) for x in prepared(images, prepare, model.device, index=index)]
+    return float((torch.cat(guesses).cpu() == images.labels[index]).double().mean())
+
+
+def prepared(
+    images: Images, prepare: Callable[[Tensor], Tensor], device: torch.device, *, index: Tensor, batch: int = 256
+) -> Iterator[Tensor]:
+    """The images at `index`, a batch at a time, as the network takes them."""
+    for part in index.split(batch):
+        yield prepare(images.batch(part).to(device, non_blocking=True))
+
+
+def _encode(method: Method, x: Tensor) -> Tensor:
+    return method.encode(x)
+
+
+def class_logits(method: Method, x: Tensor) -> Tensor:
+    """What the classifier inside all wrappers says of x."""
+    inner = innermost(method)
+    if not isinstance(inner, Classifier):
+        raise TypeError(f"{type(inner).__name__} is no classifier: it has no logits()")
+    return inner.logits(x)
+
+
+@runtime_checkable
+class Classifier(Protocol):
+    def logits(self, x: Tensor) -> Tensor: ...

@@ -1,0 +1,72 @@
+"""Any classifier, trained on samples that are mixed: Mixup, CutMix, Manifold Mixup, MixStyle."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from jaxtyping import Float
+from torch import Tensor
+
+from reglet.attach import alter
+from reglet.latent import CutMix, ManifoldMixup, MixStyle, Mixup
+from reglet.method import Batch, Method, innermost
+from reglet.types import Terms
+
+Mixing = Literal["mixup", "cutmix", "manifold", "mixstyle"]
+AT_BLOCKS = ("manifold", "mixstyle")
+
+
+class Mixed(Method):
+    """`method`, whose batches are mixed in training; at inference nothing is left of it.
+
+    mixing: mixup and cutmix mix images and labels, manifold the hidden states of one of `blocks` or of the input, and
+        labels; mixstyle mixes the statistics of `blocks` and leaves labels alone.
+    blocks: by their names in the method's backbone; for manifold and mixstyle.
+    alpha: of Beta(alpha, alpha); each paper's own where not given (Mixup's on ImageNet: 0.2).
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        mixing: Mixing,
+        *,
+        classes: int,
+        blocks: Sequence[str] = (),
+        alpha: float | None = None,
+    ) -> None:
+        super().__init__()
+        if mixing not in ("mixup", "cutmix", *AT_BLOCKS):
+            raise ValueError(f"mixing is mixup, cutmix, manifold or mixstyle; got {mixing!r}")
+        if (mixing in AT_BLOCKS) != bool(blocks):
+            raise ValueError(f"blocks say where {' and '.join(AT_BLOCKS)} mix: {mixing} got {list(blocks) or 'none'}")
+        self.method, self.mixing, self.classes = method, mixing, classes
+        backbone = innermost(method).get_submodule("backbone")
+        given: dict[str, Any] = {} if alpha is None else {"alpha": alpha}
+        self.samples: Any = CutMix(**given) if mixing == "cutmix" else Mixup(**({"alpha": 0.2} | given))
+        self.manifold = ManifoldMixup(backbone, list(blocks), **given) if mixing == "manifold" else None
+        if mixing == "mixstyle":
+            alter(backbone, list(blocks), MixStyle(**given))
+
+    def forward(self, batch: Batch) -> Terms:
+        if batch.labels is None or len(batch.views) != 1:
+            raise ValueError(f"{self.mixing} mixes one labelled view of each sample, got {len(batch.views)} views")
+        if not self.training or self.mixing == "mixstyle":
+            return self._terms(batch)
+        (x,), y = batch.views, batch.labels
+        if self.manifold is None:
+            x, y = self.samples.mix(x, y, self.samples.draw(len(x)), num_classes=self.classes)
+            return self._terms(replace(batch, views=[x], labels=y))
+        drawn = self.manifold.draw(len(x))
+        y = self.manifold.labels(y, drawn, num_classes=self.classes)
+        with self.manifold.mixing(drawn):
+            return self._terms(replace(batch, views=[self.manifold.at_input(x, drawn)], labels=y))
+
+    def _terms(self, batch: Batch) -> Terms:
+        terms: Terms = self.method(batch)
+        return terms
+
+    def encode(self, x: Float[Tensor, "n ..."]) -> Tensor:
+        return self.method.encode(x)
+
+    def after_step(self, step: int, steps: int) -> None:
+        self.method.after_step(step, steps)

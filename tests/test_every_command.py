@@ -1,0 +1,156 @@
+"""The laws of the loop, swept over every command and task: a run that is killed and goes on ends in the same bits, its
+config.json repeats it, and half precision trains."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from reglet.cli import main
+from reglet.engine.state import State
+from reglet.tasks import TASKS
+
+SMALL: dict[str, list[str]] = {
+    "pretrain": ["views=smi", "knn_every=0", "steps=4", "batch=16", "method=vicreg", "projector=16-16"],
+    "train": ["knn_every=0", "steps=4", "batch=16"],
+    "domains": ["steps=4", "per_domain=4", "checkpoints=1", "seeds=1", "leave_out=paint"],
+    "segmentation": ["steps=4", "batch=2", "width=4", "stages=2", "crop=32"],
+    "audio": ["steps=4", "batch=8", "mels=12", "hop=0.025", "pool=2"],
+    "anomaly": ["steps=4", "batch=4", "window=20"],
+    "few-shot": ["steps=4", "batch=8", "shots=2"],
+    "translation": ["steps=4", "batch=4", "width=4", "depth=1", "places=8"],
+    "series-ssl": ["steps=4", "batch=8", "slices=16"],
+}
+
+
+def test_no_command_or_task_is_forgotten() -> None:
+    assert set(SMALL) == {"pretrain", "train", *TASKS}
+
+
+@pytest.fixture(scope="module")
+def colours(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Sixty small images of two classes and three domains."""
+    rng = np.random.default_rng(0)
+    y, d = np.arange(60) % 2, np.arange(60) // 20
+    x = rng.integers(0, 60, (60, 8, 8, 3)) + 20 * d[:, None, None, None]
+    x[np.arange(60), :, :, y] += 120
+    path = tmp_path_factory.mktemp("colours") / "colours.npz"
+    np.savez(path, images=x.astype(np.uint8), labels=y, domain=np.array(["ink", "paint", "photo"])[d])
+    return path
+
+
+def words(name: str, colours: Path, out: Path, *more: str) -> list[str]:
+    data = [f"data={colours}"] if name in ("pretrain", "train", "domains") else []
+    command = ["pretrain"] if name == "pretrain" else ["train"] if name == "train" else ["train", f"task={name}"]
+    return [*command, *data, *SMALL[name], "accelerator=cpu", "save_every=1", f"out={out}", *more]
+
+
+def weights(out: Path) -> dict[str, torch.Tensor]:
+    (file,) = out.rglob("checkpoint.safetensors")
+    return load_file(file)
+
+
+class KilledError(Exception):
+    pass
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_killed_and_gone_on_is_not_killed(
+    name: str, colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    torch.set_num_threads(1)
+    assert main(words(name, colours, tmp_path / "straight")) == 0
+    real = State.step
+
+    def dies(self: State, steps: int) -> None:
+        if self.done == 2:
+            raise KilledError
+        real(self, steps)
+
+    monkeypatch.setattr(State, "step", dies)
+    with pytest.raises(KilledError):
+        main(words(name, colours, tmp_path / "killed"))
+    monkeypatch.setattr(State, "step", real)
+    resume = ["resume=true"] if name in ("pretrain", "train") else []
+    assert main(words(name, colours, tmp_path / "killed", *resume)) == 0
+    a, b = weights(tmp_path / "straight"), weights(tmp_path / "killed")
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[key], b[key]) for key in a)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_config_json_repeats_the_run(name: str, colours: Path, tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    assert main(words(name, colours, tmp_path / "a")) == 0
+    command = "pretrain" if name == "pretrain" else "train"
+    assert main([command, str(tmp_path / "a" / "config.json"), f"out={tmp_path / 'b'}"]) == 0
+    a, b = weights(tmp_path / "a"), weights(tmp_path / "b")
+    assert a.keys() == b.keys()
+    assert all(torch.equal(a[key], b[key]) for key in a)
+    stored = [json.loads((tmp_path / run / "config.json").read_text()) for run in "ab"]
+    assert {k: v for k, v in stored[0].items() if k != "out"} == {k: v for k, v in stored[1].items() if k != "out"}
+
+
+EVERY = """
+import sys
+from reglet.cli import main
+for words in sys.stdin.read().split("\\n"):
+    if words and main(words.split("\\t")) != 0:
+        sys.exit(words)
+"""
+
+
+def test_every_command_trains_in_half_precision(colours: Path, tmp_path: Path) -> None:
+    """In one process, whose instruction set has to be chosen before torch is loaded: see CONTRIBUTING."""
+    given = [words(name, colours, tmp_path / name, "precision=bf16-mixed") for name in SMALL]
+    environment = os.environ | {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16", "OMP_NUM_THREADS": "1"}
+    lines = "\n".join("\t".join(each) for each in given)
+    done = subprocess.run(
+        [sys.executable, "-c", EVERY], input=lines, env=environment, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["train", "domains", "anomaly"])
+def test_two_processes_are_one(name: str, colours: Path, tmp_path: Path) -> None:
+    """Without batch norm, whose statistics are each process's own: convolutions of the ViT and of iTransformer."""
+    own = {"train": ["model=vit_mini"], "domains": ["model=vit_mini"], "anomaly": []}[name]
+    for devices in (1, 2):
+        given = words(name, colours, tmp_path / str(devices), *own, f"devices={devices}", "clip=0")
+        done = subprocess.run(
+            [sys.executable, "-m", "reglet.cli", *given],
+            env=os.environ | {"OMP_NUM_THREADS": "1"},
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+    a, b = weights(tmp_path / "1"), weights(tmp_path / "2")
+    assert a.keys() == b.keys()
+    for key, value in a.items():
+        if value.is_floating_point() and "optimizer" not in key:
+            # Adam divides by the root of a squared gradient: rounding of the gradient becomes a share of the rate.
+            torch.testing.assert_close(b[key], value, atol=5e-4, rtol=1e-3, msg=lambda m, key=key: f"{key}: {m}")
+
+
+@pytest.mark.parametrize("name", list(TASKS))
+def test_a_task_leaves_a_network_that_torch_runs_and_a_page(name: str, colours: Path, tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    out = tmp_path / "a"
+    assert main(words(name, colours, out)) == 0
+    assert main(["export", f"run={out}", f"out={tmp_path / 'e'}"]) == 0
+    card = json.loads((tmp_path / "e" / "card.json").read_text())
+    program = torch.export.load(tmp_path / "e" / "network.pt2").module()
+    assert torch.isfinite(program(torch.zeros(3, *card["input"]))).all()
+    assert main(["report", str(out)]) == 0
+    page = (out / "report.html").read_text()
+    assert f"task {name}" in page
+    assert '<section id="scores"' in page
+    assert '<section id="training"' in page
