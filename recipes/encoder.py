@@ -6,21 +6,20 @@ net 64-128-256 whose first stage halves the resolution, a projector 512-512-128,
 """
 
 import tempfile
-from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from recipes.arms import Result, Run
+from recipes.recipe import Scores
 from reglet import views
 from reglet.backbones import ConvNet, projector
 from reglet.data import Images, Part, load
+from reglet.data.splits import hold_out
 from reglet.diagnostics import effective_rank, eigenspectrum
-from reglet.engine.feed import Policy
+from reglet.engine.feed import ImageFeed, ViewPolicy
 from reglet.engine.guard import NonFiniteError
 from reglet.engine.settings import Settings
 from reglet.export import preprocessing
@@ -28,6 +27,7 @@ from reglet.losses.base import OnViews
 from reglet.method import Method
 from reglet.methods import JointEmbedding
 from reglet.probes import knn_probe, linear_probe
+from reglet.runs import Run
 from reglet.train import fit
 
 SIZE = 16
@@ -35,33 +35,16 @@ WIDTHS = (64, 128, 256)
 STRENGTHS = (1e-3, 1e-2, 1e-1)  # of the linear probe, chosen on a part of the training images
 
 
+SETTINGS = {"epochs": 8, "batch": 128, "lr": 2e-3}
+
+
 class Data(NamedTuple):
     train: Images
     test: Images
 
 
-@dataclass(frozen=True)
-class Pretraining(Run):
-    """Runs of one seed start from the same weights and see the same images in the same order and views."""
-
-    loss: str
-    weight: float  # the loss's main one
-    lr: float
-    seed: int
-    epochs: int
-    data: str  # digest of the images
-    trial: bool = False  # trained on four fifths of the training images and scored on the last, to choose by
-    batch: int = 128
-    weight_decay: float = 0.05
-
-    @property
-    def name(self) -> str:
-        kind = "trial, " if self.trial else ""
-        return f"{self.loss} {self.weight:g}, {kind}lr {self.lr:g}, batch {self.batch}, seed {self.seed}"
-
-
 def load_parts(path: Path) -> Data:
-    return Data(load(str(path), split="0"), load(str(path), split="1"))
+    return Data(load(str(path), split="train"), load(str(path), split="test"))
 
 
 def method(loss: OnViews, *, seed: int) -> JointEmbedding:
@@ -70,50 +53,41 @@ def method(loss: OnViews, *, seed: int) -> JointEmbedding:
     return JointEmbedding(net, loss, projector=projector(net.dim, widths=(512, 512, 128)))
 
 
-def pretrain(run: Pretraining, loss: OnViews, images: Images) -> JointEmbedding:
+def pretrain(run: Run, loss: OnViews, images: Images) -> JointEmbedding:
     learner = method(loss, seed=run.seed)
-    quietly(learner, images, views.policy("smi", size=SIZE), run, weight_decay=run.weight_decay)
+    quietly(learner, images, views.policy("smi", size=SIZE), run)
     return learner
 
 
-class Budget(Protocol):
-    @property
-    def epochs(self) -> int: ...
-    @property
-    def batch(self) -> int: ...
-    @property
-    def lr(self) -> float: ...
-    @property
-    def seed(self) -> int: ...
-
-
-def quietly(learner: Method, images: Images, policy: Policy, run: Budget, *, weight_decay: float = 0.05) -> None:
-    """Trained, with nothing shown and nothing left on disk."""
+def quietly(learner: Method, images: Images, policy: ViewPolicy, run: Run) -> None:
+    """Trained, with nothing shown and nothing left on disk.  longer: times the epochs."""
+    batch = run.settings["batch"]
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
             out=f"{folder}/run",
-            epochs=run.epochs,
-            batch=run.batch,
-            lr=run.lr,
-            weight_decay=weight_decay,
+            epochs=run.settings["epochs"] * run.settings.get("longer", 1),
+            batch=batch,
+            lr=run.settings["lr"],
+            weight_decay=0.05,
             seed=run.seed,
             accelerator="cpu",
             save_every=10**9,
             log_every=10**9,
         )
-        result = fit(learner, images, policy, settings, shown=False)
+        result = fit(learner, ImageFeed(images, policy, batch=batch, seed=run.seed), settings, shown=False)
     if not result.finished:
         raise KeyboardInterrupt
 
 
-def try_out(run: Pretraining, loss: OnViews, train: Images, held: Images) -> Result:
-    """A trial: accuracy of a linear probe on the images held out, 0 where training diverged."""
+def try_out(run: Run, loss: OnViews, images: Images) -> Scores:
+    """A trial: trained on four fifths of the images, a linear probe on the last; 0 where training diverged."""
+    train, held = held_out(images, *hold_out(len(images), 0.2))
     try:
         learner = pretrain(run, loss, train)
     except NonFiniteError as error:
-        return {"linear": 0.0, "diverged": str(error)}
+        return {"validation": 0.0, "diverged": str(error)}
     x, x_held = features(learner, train), features(learner, held)
-    return {"linear": 100 * linear_probe(x, known(train), x_held, known(held), strengths=STRENGTHS[1:2]).accuracy}
+    return {"validation": 100 * linear_probe(x, known(train), x_held, known(held), strengths=STRENGTHS[1:2]).accuracy}
 
 
 @torch.no_grad()
@@ -135,7 +109,7 @@ def known(images: Images) -> Tensor:
     return images.labels
 
 
-def scores(x: Tensor, y: Tensor, x_test: Tensor, y_test: Tensor) -> Result:
+def scores(x: Tensor, y: Tensor, x_test: Tensor, y_test: Tensor) -> Scores:
     """In per cent."""
     linear = linear_probe(x, y, x_test, y_test, strengths=STRENGTHS)
     return {
@@ -153,13 +127,3 @@ def rank(x: Float[Tensor, "n d"]) -> float:
 
 def held_out(images: Images, index: Tensor, rest: Tensor) -> tuple[Images, Images]:
     return Part(images, index, name="fitted"), Part(images, rest, name="held")
-
-
-def best(trials: Sequence[Result]) -> dict[str, Result]:
-    """For each loss the run of its best trial."""
-    chosen: dict[str, Result] = {}
-    for trial in trials:
-        name = trial["run"]["loss"]
-        if name not in chosen or trial["linear"] > chosen[name]["linear"]:
-            chosen[name] = trial
-    return {name: trial["run"] for name, trial in chosen.items()}

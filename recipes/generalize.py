@@ -1,29 +1,37 @@
-"""What the LatentDR recipes share: the arms, the training of one of them, and its scores.
+"""What the recipes of LatentDR share: the arms, the training of one of them by `reglet.train.fit`, and its scores.
 
 Runs that differ in `arm` alone begin with the same weights and see the same batches.  Adam without weight decay, cosine
-to zero.  The hyper-parameters of an arm are its paper's or DomainBed's and the same in all recipes; the learning rate
-is that of plain training (see recipes/contest.py), times `rate` of the arm.  The network of the last step is scored.
+to zero.  The hyper-parameters of an arm are its paper's or DomainBed's and the same in all recipes.  The learning rate
+is searched for each arm on validation, with as many trials; arms at half rate have half of plain training's.  The
+network of the last step is scored.
 """
 
-import math
-from collections.abc import Callable, Sequence
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
-from recipes.arms import Result, Run
-from reglet.attach import alter, attach
+from recipes.recipe import Printed, Scores
+from reglet.backbones.protocol import dim_of
 from reglet.blocks import SIM
 from reglet.diagnostics import class_alignment, uniformity
-from reglet.latent import BatchFormer, Criterion, CrossEntropy, CutMix, LatentDR, ManifoldMixup, MixStyle, Mixup
+from reglet.engine.feed import TensorFeed
+from reglet.engine.settings import Settings
+from reglet.latent import BatchFormer, Criterion, CrossEntropy, LatentDR
 from reglet.latent.latentdr import Degrade, Parts
 from reglet.latent.layer import Norm
-from reglet.methods.domains import CORAL, IRM, Batches, OnDomains, OnUnion, VREx
-from reglet.methods.domains.annealed import Annealed
+from reglet.method import Batch, Method
+from reglet.methods.domains import CORAL, IRM, Batches, Domains, OnDomains, OnUnion, VREx
+from reglet.methods.mixed import AT_BLOCKS, Mixed, Mixing
+from reglet.methods.regularized import Regularized
+from reglet.runs import Run
+from reglet.train import fit
 
+BASE = "ERM"
 SIM_WEIGHT = 5e-3
 WARM = 0.1  # of the steps, before VREx has its full weight: 500 of 5,000 in DomainBed
 
@@ -39,7 +47,6 @@ class Network(NamedTuple):
     """x -> latents, and where its blocks are."""
 
     body: nn.Module
-    dim: int
     blocks: list[str]  # for SIM and, besides the input, Manifold Mixup
     style: list[str]  # for MixStyle
 
@@ -53,30 +60,13 @@ class Setting(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Training(Run):
-    arm: str
-    case: str  # the domain left out, or the data set
-    seed: int
-    lr: float  # of plain training
-    steps: int
-    per_domain: int
-    data: str  # digest
-
-    @property
-    def name(self) -> str:
-        return f"{self.arm}, {self.case}, lr {self.lr:g}, batch {self.per_domain} a domain, seed {self.seed}"
-
-
-@dataclass(frozen=True)
 class Arm:
-    """How a row of the table differs from plain training (ERM)."""
+    """How a row of the table differs from plain training (ERM).  rate: times the learning rate."""
 
     loss: Callable[[Setting], OnUnion | OnDomains] = lambda s: OnUnion(CrossEntropy(criterion=s.criterion))
-    mix: Literal["", "mixup", "cutmix", "manifold"] = ""
-    style: bool = False
+    mix: Mixing | None = None
     sim: bool = False
-    rate: float = 1.0  # times the learning rate
-    times: float = 1.0  # times the loss
+    rate: float = 1.0
 
 
 def irm(_: Setting) -> IRM:
@@ -87,8 +77,7 @@ def vrex(s: Setting) -> VREx:
     return VREx(weight=3.0, anneal=int(WARM * s.steps))
 
 
-def latentdr(degrade: Degrade = "attention", *, parts: Parts = "D+R", norm: Norm = "post", rate: float = 0.5) -> Arm:
-    """At half the rate, as in the paper."""
+def latentdr(degrade: Degrade = "attention", *, parts: Parts = "D+R", norm: Norm = "post", rate: float = 1.0) -> Arm:
     return Arm(
         lambda s: OnUnion(LatentDR(s.dim, degrade=degrade, parts=parts, norm=norm, criterion=s.criterion)), rate=rate
     )
@@ -97,94 +86,103 @@ def latentdr(degrade: Degrade = "attention", *, parts: Parts = "D+R", norm: Norm
 # IRM and VREx with the weights of the Transfer-Learning-Library: DomainBed's (100 and
 # 10) are for a hundred times as many steps.  LatentDR's ablation (its table 2) is of the pooling model.
 ARMS = {
-    "ERM": Arm(),
+    BASE: Arm(),
     "ERM, half rate": Arm(rate=0.5),
-    "ERM, 3 x loss": Arm(times=3),
     "Mixup": Arm(mix="mixup"),
     "CutMix": Arm(mix="cutmix"),
     "Manifold Mixup": Arm(mix="manifold"),
-    "MixStyle": Arm(style=True),
+    "MixStyle": Arm(mix="mixstyle"),
     "BatchFormer": Arm(lambda s: OnUnion(BatchFormer(s.dim, criterion=s.criterion))),
     "CORAL": Arm(lambda s: CORAL()),
     "IRM": Arm(irm),
     "VREx": Arm(vrex),
     "LatentDR SA": latentdr(),
-    "LatentDR SA, full rate": latentdr(rate=1.0),
+    "LatentDR SA, half rate": latentdr(rate=0.5),
     "LatentDR Pool": latentdr("pool"),
+    "LatentDR Pool, half rate": latentdr("pool", rate=0.5),
     "D only": latentdr("pool", parts="D"),
     "R only": latentdr("pool", parts="R"),
     "Gaussian": latentdr("gaussian"),
     "LatentDR pre": latentdr(norm="pre"),
     "LatentDR eq13": latentdr(norm="eq13"),
+    "LatentDR eq13, half rate": latentdr(norm="eq13", rate=0.5),
     "ERM + SIM": Arm(sim=True),
     "IRM + SIM": Arm(irm, sim=True),
-    "MixStyle + SIM": Arm(style=True, sim=True),
+    "MixStyle + SIM": Arm(mix="mixstyle", sim=True),
     "VREx + SIM": Arm(vrex, sim=True),
 }
 
 
-def fit(
-    run: Training,
+def searched(names: Sequence[str], rates: Sequence[float]) -> dict[str, Any]:
+    """The part of a recipe that says which rates are tried: for every arm but the half-rate ones, which take half of
+    plain training's, and those with SIM, which take that of the arm without."""
+    takes = {name: BASE if "half rate" in name else name.removesuffix(" + SIM") for name in names}
+    return {
+        "grid": {name: [{"lr": lr} for lr in rates] for name in names if takes[name] == name},
+        "choice_of": {name: other for name, other in takes.items() if name != other},
+    }
+
+
+def against_base(printed: Mapping[str, float], where: str) -> list[Printed]:
+    """The paper's differences from plain training."""
+    return [
+        Printed(f"{arm} against {BASE}", where, arm, BASE, round(score - printed[BASE], 2))
+        for arm, score in printed.items()
+        if arm != BASE and score != printed[BASE]
+    ]
+
+
+def train(
+    run: Run,
     net: Network,
     data: Labelled,
     index: Int64[Tensor, " m"],
     *,
     criterion: Criterion | None = None,
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None,
-) -> nn.Linear:
-    """Trains the network in place on the samples `index`, and gives its classifier."""
-    arm = ARMS[run.arm]
-    views, draws = (torch.Generator().manual_seed(1000 * run.seed + i) for i in range(2))
+) -> Domains:
+    """A classifier on the network, trained on the samples `index`."""
+    s, arm = run.settings, ARMS[run.arm]
     torch.manual_seed(run.seed)
-    head = nn.Linear(net.dim, data.classes)
-    loss = arm.loss(Setting(net.dim, run.steps, criterion))
-    net.body.train()
-    sim = attach(net.body, net.blocks, SIM(seed=run.seed), example=data.x[index[:4]]) if arm.sim else None
-    style = alter(net.body, net.style, MixStyle()) if arm.style else None
-    forward = mixing(arm, net, data.classes, draws)
-    trained = [*net.body.parameters(), *head.parameters(), *loss.parameters(), *(sim.parameters() if sim else ())]
-    optimizer = torch.optim.Adam(trained)
-    batches = Batches(data.domain[index], per_domain=run.per_domain, seed=run.seed)
-    domains = len(batches.members)
-    for step in range(run.steps):
-        for group in optimizer.param_groups:
-            group["lr"] = arm.rate * run.lr * (1 + math.cos(math.pi * step / run.steps)) / 2
-        some = index[batches.indices(step)]
-        x = data.x[some] if augment is None else augment(data.x[some], views)
-        z, y = forward(x, data.y[some])
-        value = arm.times * loss([z[e::domains] for e in range(domains)], [y[e::domains] for e in range(domains)], head)
-        if sim is not None:
-            value = value + SIM_WEIGHT * sim.loss()
-        optimizer.zero_grad()
-        value.backward()
-        optimizer.step()
-        loss.after_step(step + 1)
-        if isinstance(loss, Annealed) and step + 1 == loss.anneal:
-            optimizer = torch.optim.Adam(trained)  # as DomainBed: its moments were those of another loss
-    for attached in (sim, style):
-        if attached is not None:
-            attached.remove()
-    return head
+    order = Batches(data.domain[index], per_domain=s["per_domain"], seed=run.seed)
+    loss = arm.loss(Setting(dim_of(net.body), s["steps"], criterion))
+    domains = Domains(net.body, loss, classes=data.classes, interleaved=len(order.members))
+    method: Method = domains
+    if arm.mix:
+        blocks = net.style if arm.mix == "mixstyle" else net.blocks
+        method = Mixed(method, arm.mix, classes=data.classes, blocks=blocks if arm.mix in AT_BLOCKS else ())
+    if arm.sim:
+        where = [f"backbone.{block}" for block in net.blocks]
+        some = index[order.indices(0)]  # of every domain, as domain losses need
+        example = Batch([data.x[some]], labels=data.y[some])
+        method = Regularized(method, where, SIM(seed=run.seed), weight=SIM_WEIGHT, example=example)
 
+    def batch(some: Tensor, generator: torch.Generator) -> Batch:
+        x = data.x[index[some]]
+        x = x if augment is None else augment(x, generator)
+        return Batch([x], labels=data.y[index[some]])
 
-def mixing(
-    arm: Arm, net: Network, classes: int, generator: torch.Generator
-) -> Callable[[Tensor, Tensor], tuple[Tensor, Tensor]]:
-    """Latents and labels of a batch, mixed as the arm says."""
-    mixup, cutmix = Mixup(alpha=0.2), CutMix()
-    manifold = ManifoldMixup(net.body, net.blocks) if arm.mix == "manifold" else None
-
-    def forward(x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        if manifold is not None:
-            p = manifold.draw(len(x), generator)
-            return manifold(x, p), manifold.labels(y, p, num_classes=classes)
-        if arm.mix == "mixup":
-            x, y = mixup.mix(x, y, mixup.draw(len(x), generator), num_classes=classes)
-        elif arm.mix == "cutmix":
-            x, y = cutmix.mix(x, y, cutmix.draw(len(x), generator), num_classes=classes)
-        return net.body(x), y
-
-    return forward
+    with tempfile.TemporaryDirectory() as folder:
+        settings = Settings(
+            out=f"{folder}/run",
+            steps=s["steps"],
+            batch=order.batch,
+            optimizer="adam",
+            lr=arm.rate * s["lr"],
+            weight_decay=0.0,
+            warmup=0.0,
+            seed=run.seed,
+            accelerator="cpu",
+            save_every=10**9,
+            log_every=10**9,
+        )
+        feed = TensorFeed(batch, order, name=run.fold or "samples", fingerprint=str(s.get("data", "")))
+        finished = fit(method, feed, settings, shown=False).finished
+    if not finished:
+        raise KeyboardInterrupt
+    if isinstance(method, Regularized):
+        method.remove()
+    return domains
 
 
 class Seen(NamedTuple):
@@ -205,13 +203,13 @@ class Seen(NamedTuple):
 
 
 @torch.no_grad()
-def see(net: Network, head: nn.Linear, data: Labelled, index: Int64[Tensor, " m"]) -> Seen:
-    net.body.eval()
-    z = torch.cat([net.body(data.x[some]) for some in index.split(250)])
-    return Seen(z, head(z), data.y[index])
+def see(trained: Domains, data: Labelled, index: Int64[Tensor, " m"]) -> Seen:
+    trained.eval()
+    z = torch.cat([trained.encode(data.x[some]) for some in index.split(250)])
+    return Seen(z, trained.head(z), data.y[index])
 
 
-def scores(test: Seen, validation: Sequence[Seen]) -> Result:
+def scores(test: Seen, validation: Sequence[Seen]) -> Scores:
     """Accuracies in per cent; validation averaged over its parts.  Alignment and uniformity of the test latents, both
     better lower."""
     return {

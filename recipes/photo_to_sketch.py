@@ -20,6 +20,8 @@ Measured  2026-11-16, commit d35ddb7, torch 2.13.0, five paired seeds (0 to 4). 
           SIM, weight 1   1950 +- 321  (+222 +- 419)       0.05 +- 0.16  0.015 +- 0.007  (-0.340 +- 0.087)
           PatchNCE + SIM  1686 +- 32   ( -42 +- 82)        0.18 +- 0.02  0.349 +- 0.060  (-0.006 +- 0.042)
 
+Since     Now seeds 1 to 5 through the one loop and the one runner, which can change every figure.  Not run since.
+
 Found     PatchNCE keeps the content, SIM in its place does not: with SIM a translation finds its source as seldom as
           with neither (+0.003 +- 0.015; weight 1: 0.000 +- 0.013), with PatchNCE twenty times as often, and SIM beside
           PatchNCE changes nothing.  Distances to sketches cannot be told apart.  So the paper's order, SIM before
@@ -30,30 +32,31 @@ Found     PatchNCE keeps the content, SIM in its place does not: with SIM a tran
           0 whose scores were seen.
 """
 
-import argparse
-import hashlib
 import sys
+import tempfile
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from matplotlib.figure import Figure
-from rich.console import Console
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
-from recipes import arms
-from recipes.arms import REPO, Result, interval
 from recipes.efficientnet_lite0 import pretrained
+from recipes.recipe import DATA, Printed, Recipe, Scores, Settings, main, score
 from reglet.attach import watch
 from reglet.diagnostics.pca_maps import as_colours, pca_maps
-from reglet.networks.translation import Generator
-from reglet.tasks.translation import TASK, Domains, TranslationConfig
+from reglet.networks.translation import generator_small
+from reglet.runs import Finished, Gate, Run
+from reglet.tasks.config import AUTO
+from reglet.tasks.run import train_one
+from reglet.tasks.translation.data import TwoDomains
 from reglet.tasks.translation.score import scores
+from reglet.tasks.translation.task import TASK, TranslationConfig
 
 NAME = "frechet_efficientnet_lite0"
 STAGES = 5  # of EfficientNet-Lite0, whose 112 channels are averaged: fewer than there are test images
@@ -61,54 +64,30 @@ SEEN = 64  # px, to which images are enlarged for it
 SOURCES = ("photo", "sketch")
 LAYERS = ("down.1", "blocks.0", "blocks.2", "up.0")
 BASE = "PatchNCE"
-
-
-class Arm(NamedTuple):
-    nce: bool
-    sim: bool
-    weight: float = 5e-3
-
-
-ARMS = {
-    "neither": Arm(nce=False, sim=False),
-    BASE: Arm(nce=True, sim=False),
-    "SIM": Arm(nce=False, sim=True),
-    "SIM, weight 1": Arm(nce=False, sim=True, weight=1.0),
-    "PatchNCE + SIM": Arm(nce=True, sim=True),
+ARMS: dict[str, dict[str, Any]] = {
+    "neither": {"nce": "never"},
+    BASE: {"nce": "always"},
+    "SIM": {"nce": "never", "sim": AUTO},
+    "SIM, weight 1": {"nce": "never", "sim": AUTO, "weight": 1.0},
+    "PatchNCE + SIM": {"nce": "always", "sim": AUTO},
 }
 
 
-@dataclass(frozen=True)
-class Run(arms.Run):
-    """Runs of one seed begin with the same weights and see the same batches."""
-
-    arm: str
-    seed: int
-    steps: int
-    batch: int
-    width: int
-    lr: float
-    size: int
-    data: str  # digest of the images
-
-
 class Data(NamedTuple):
-    images: Domains
+    images: TwoDomains
     folder: Path  # for the generators
 
 
-def prepare(folder: Path, out: Path, *, size: int) -> Path:
+def prepare(folder: Path, out: Path, settings: Settings) -> Path:
     """Photographs and sketches of PACS at `size`, in one file of the task's layout."""
-    path = out / f"photo_sketch_{size}.npz"
+    size = settings["size"]
+    path = out / f"photo_sketch_{settings['data']}_{size}.npz"
     if path.exists():
         return path
     out.mkdir(parents=True, exist_ok=True)
     images = []
     for name in SOURCES:
-        file = folder / f"pacs64_{name}.npz"
-        if not file.exists():
-            raise SystemExit(f"{folder} has no {file.name}: images (n, h, w, 3) uint8")
-        with np.load(file) as archive:
+        with np.load(folder / f"pacs64_{name}.npz") as archive:
             x = torch.from_numpy(archive["images"]).permute(0, 3, 1, 2).float()
         x = F.interpolate(x, (size, size), mode="bilinear", antialias=True, align_corners=False)
         images.append(x.round().byte().permute(0, 2, 3, 1).numpy())
@@ -125,21 +104,24 @@ def file_of(run: Run, folder: Path) -> Path:
     return folder / f"generator-{run.key}.safetensors"
 
 
-def compute(run: Run, data: Data) -> Result:
-    arm = ARMS[run.arm]
-    config = TranslationConfig(
-        nce="always" if arm.nce else "never",
-        sim="auto" if arm.sim else "",
-        weight=arm.weight,
-        steps=run.steps,
-        batch=run.batch,
-        width=run.width,
-        lr=run.lr,
-    )
-    outcome = TASK.train(config, data.images, seed=run.seed, sim=arm.sim)
-    save_model(outcome.network, str(file_of(run, data.folder)))
-    seen = scores(outcome.network, data.images, Seen(), name=NAME.removeprefix("frechet_"))
-    return {"frechet_randomconv": outcome.scores["frechet_randomconv"], **seen, "blocks": list(outcome.blocks)}
+def compute(run: Run, data: Data) -> Scores:
+    s = run.settings
+    with tempfile.TemporaryDirectory() as folder:
+        config = TranslationConfig(
+            nce=s["nce"],
+            sim=s["sim"],
+            sim_weight=str(s["weight"]),
+            steps=s["steps"],
+            batch=s["batch"],
+            width=s["width"],
+            lr=s["lr"],
+        )
+        own = replace(config, seed=run.seed, out=f"{folder}/run", accelerator="cpu", save_every=10**9)
+        outcome = train_one(TASK, own, data.images, name="translation")
+    generator = outcome.method.get_submodule("generator").eval()
+    save_model(generator, str(file_of(run, data.folder)))
+    seen = scores(generator, data.images, Seen(), name=NAME.removeprefix("frechet_"))
+    return {"frechet_randomconv": outcome.scores["frechet_randomconv"], **seen}
 
 
 class Seen(nn.Module):
@@ -156,38 +138,6 @@ class Seen(nn.Module):
         return found
 
 
-MEASURES = (NAME, "frechet_randomconv", "bridged", "content")
-
-
-def summarise(results: Sequence[Result]) -> list[Result]:
-    """One row for each arm: every measure, and its difference from PatchNCE, seed by seed."""
-    found: dict[str, dict[str, dict[int, float]]] = {}
-    for result in results:
-        for measure in MEASURES:
-            cells = found.setdefault(result["run"]["arm"], {}).setdefault(measure, {})
-            cells[result["run"]["seed"]] = result[measure]
-    return [
-        {
-            "arm": arm,
-            "mean": {m: interval(list(values.values())) for m, values in of.items()},
-            "difference": {m: arms.paired(values, found[BASE][m]) for m, values in of.items()} if arm != BASE else None,
-        }
-        for arm, of in found.items()
-    ]
-
-
-def markdown(rows: Sequence[Result]) -> str:
-    header = ["arm", *(cell for m in MEASURES for cell in (m, f"minus {BASE}"))]
-    lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
-    for row in rows:
-        cells = [row["arm"]]
-        for m in MEASURES:
-            cells.append("{:.4g} ± {:.2g}".format(*row["mean"][m]))
-            cells.append("{:+.4g} ± {:.2g}".format(*row["difference"][m]) if row["difference"] else "")
-        lines.append("| " + " | ".join(cells) + " |")
-    return "\n".join(lines)
-
-
 @torch.no_grad()
 def picture(runs: Sequence[Run], data: Data, path: Path, *, images: int = 2) -> None:
     """For each arm: sources, translations, and the maps of the generator's layers by their principal components."""
@@ -196,7 +146,7 @@ def picture(runs: Sequence[Run], data: Data, path: Path, *, images: int = 2) -> 
     figure = Figure(figsize=(1.3 * images * len(columns), 1.5 * len(runs)))
     axes = figure.subplots(len(runs), images * len(columns), squeeze=False)
     for row, run in zip(axes, runs, strict=True):
-        generator = Generator(width=run.width)
+        generator = generator_small(width=run.settings["width"])
         load_model(generator, str(file_of(run, data.folder)))
         taps = watch(generator.eval(), list(LAYERS))
         with taps.open() as maps:
@@ -215,30 +165,36 @@ def picture(runs: Sequence[Run], data: Data, path: Path, *, images: int = 2) -> 
     figure.savefig(path, dpi=110)
 
 
-def recipe(options: argparse.Namespace, console: Console) -> None:
-    path = prepare(options.data, options.out, size=options.size)
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
-    first = Run("", 0, options.steps, options.batch, options.width, options.lr, options.size, digest)
-    runs = [replace(first, arm=arm, seed=seed) for seed in range(options.seeds) for arm in options.arms]
-    ready = argparse.Namespace(**{**vars(options), "data": path})
-    results = arms.execute(runs, compute, load=load, options=ready, console=console, shown="bridged")
-    rows = summarise(results)
-    arms.report(options.out, results, rows, markdown(rows))
-    picture(runs[: len(options.arms)], load(path), options.out / "maps.png")
-    console.print(f"maps of the generators' layers: {options.out / 'maps.png'}")
+def draw(results: Sequence[Finished], path: Path) -> None:
+    """maps.png, of the first seed."""
+    picture([r.run for r in results if r.run.seed == 1], load(path), path.with_name("maps.png"))
 
 
-def main(words: Sequence[str] | None = None) -> int:
-    parser = arms.arguments("photo_to_sketch", "CUT on PACS: PatchNCE, SIM in its place, both, neither", seeds=5)
-    parser.set_defaults(data=REPO.parent / "shared/data")
-    parser.add_argument("--arms", nargs="+", choices=list(ARMS), default=list(ARMS), help=f"{BASE} among them")
-    parser.add_argument("--steps", type=int, default=200)
-    parser.add_argument("--batch", type=int, default=4)
-    parser.add_argument("--width", type=int, default=8)
-    parser.add_argument("--lr", type=float, default=1e-3)
-    parser.add_argument("--size", type=int, default=32, help="side to which the 64 px images are reduced")
-    return arms.main(recipe, parser.parse_args(words))
+def gates(results: Sequence[Finished]) -> list[Gate]:
+    """Translations that are still photographs can be told apart by nothing."""
+    return [Gate(f"share of the distance that {BASE} bridges", score(results, BASE, "bridged"), 0.5)]
 
+
+RECIPE = Recipe(
+    name="photo_to_sketch",
+    paper="rhoSIM",
+    compute=compute,
+    load=load,
+    prepare=prepare,
+    after=draw,
+    data=DATA,
+    files=tuple(f"pacs64_{name}.npz" for name in SOURCES),
+    settings={"steps": 200, "batch": 4, "width": 8, "lr": 1e-3, "size": 32, "nce": "always", "sim": "", "weight": 5e-3},
+    arms=ARMS,
+    base=BASE,
+    measures=(NAME, "frechet_randomconv", "bridged", "content"),
+    printed=(
+        Printed("SIM in the place of PatchNCE comes nearer", "table 6, FID", "SIM", BASE, sign=-1),
+        Printed("PatchNCE comes nearer than neither", "table 6, FID", BASE, "neither", sign=-1),
+    ),
+    gates=gates,
+    reference="neither",
+)
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(RECIPE))

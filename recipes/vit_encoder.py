@@ -6,11 +6,9 @@ AdamW with warm-up and cosine.  SER has a share r = 0.125 of the batch, 16 of 12
 256 on each of 8 ranks; lambda, tau and layer are the paper's.  Scores are those of [CLS] after the last three blocks.
 """
 
-import argparse
 import io
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, fields
 from itertools import pairwise
 from pathlib import Path
 from statistics import mean
@@ -18,21 +16,20 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
-from rich.console import Console
-from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from recipes import arms
-from recipes.arms import Result
 from recipes.encoder import Data, known, quietly, scores
 from recipes.encoder import load_parts as load_arrays
+from recipes.recipe import DATA, Printed, Recipe, Scores, above
 from reglet import views
 from reglet.backbones import ViT, projector
 from reglet.data import Images, InMemory, Part
 from reglet.diagnostics import equivariance, layer_maps, predict_flip, predict_rotation
 from reglet.diagnostics.equivariance import standard_transforms
-from reglet.engine.feed import Policy
+from reglet.diagnostics.robustness import robustness, stability
+from reglet.engine.feed import ViewPolicy
 from reglet.export import preprocessing
 from reglet.groups import Symmetry
 from reglet.losses import BarlowTwinsLoss, SMILoss, VISRegLoss
@@ -45,6 +42,9 @@ from reglet.methods.equimod import EquiMod
 from reglet.methods.equivariant import Equivariant
 from reglet.methods.equivariant_views import AlignedViews
 from reglet.probes import linear_probe
+from reglet.probes.linear import logistic_regression
+from reglet.probes.standard import Standard
+from reglet.runs import Finished, Gate, Run
 
 PATCH, DEPTH, LAST = 4, 6, 3
 PROBED = 3000  # training images that the linear probe is fitted to
@@ -56,14 +56,13 @@ LOSSES: dict[str, OnViews] = {  # with the weights that recipes/ssl_losses.py fo
 
 
 @dataclass(frozen=True)
-class Pretraining(arms.Run):
-    """Runs of one seed start from the same weights and see the same images in the same order, crops and colours; of
-    SER's share of the batch both views have one crop."""
+class Arm:
+    """Settings of a run.  Runs of one seed start from the same weights and see the same images in the same order, crops
+    and colours; of SER's share of the batch both views have one crop."""
 
-    arm: str  # its name in the table
-    seed: int
-    epochs: int
-    data: str  # digest of the images
+    epochs: int = 5
+    batch: int = 128
+    lr: float = 2e-3
     images: int = 0  # of the training part; 0: all
     base: str = "Barlow Twins"
     wrapper: str = ""  # ser, augself, equimod, or none
@@ -75,14 +74,19 @@ class Pretraining(arms.Run):
     scales: bool = True
     cls_layer: int = 3
     share: float = 0.125
-    lr: float = 2e-3
-    batch: int = 128
     size: int = 16
     dim: int = 64
+    corrupted: int = 0  # test images to corrupt and perturb
+    frames: int = 6  # of a perturbation
 
-    @property
-    def name(self) -> str:
-        return f"{self.base}, {self.arm}, seed {self.seed}"
+
+def settings(**changes: Any) -> dict[str, Any]:
+    """All of them, so that a changed default is another run."""
+    return {f.name: changes.get(f.name, f.default) for f in fields(Arm)}
+
+
+def arm_of(run: Run) -> Arm:
+    return Arm(**{f.name: run.settings[f.name] for f in fields(Arm)})
 
 
 def load(path: Path) -> Data:
@@ -104,78 +108,98 @@ def _decoded(jpeg: bytes) -> Tensor:
     return torch.from_numpy(np.array(Image.open(io.BytesIO(jpeg)).convert("RGB"))).permute(2, 0, 1)
 
 
-def network(run: Pretraining) -> ViT:
-    return ViT(dim=run.dim, depth=DEPTH, heads=run.dim // 32, size=run.size, patch=PATCH, cls_layer=run.cls_layer)
+def network(arm: Arm) -> ViT:
+    return ViT(dim=arm.dim, depth=DEPTH, heads=arm.dim // 32, size=arm.size, patch=PATCH, cls_layer=arm.cls_layer)
 
 
-def method(run: Pretraining) -> Method:
+def method(arm: Arm, *, seed: int) -> Method:
     """The network is made first, then the base's heads, then the wrapper's: arms of a seed start alike."""
-    torch.manual_seed(run.seed)
-    net = network(run)
-    if run.base == "MoCo-v3":
-        head = normed_mlp(run.dim, widths=(256, 128))
+    torch.manual_seed(seed)
+    net = network(arm)
+    if arm.base == "MoCo-v3":
+        head = normed_mlp(arm.dim, widths=(256, 128))
         base: Method = MoCoV3(net, projector=head, predictor=normed_mlp(128, widths=(256, 128)))
     else:
-        base = JointEmbedding(net, LOSSES[run.base], projector=projector(run.dim, widths=(512, 512, 128)))
-    layer = run.layer or None
-    if run.wrapper == "ser":
-        area = (0.7, 1.3) if run.scales else None
-        group = Symmetry(turns=run.turns, flips=run.flips, area=area)
+        base = JointEmbedding(net, LOSSES[arm.base], projector=projector(arm.dim, widths=(512, 512, 128)))
+    layer = arm.layer or None
+    if arm.wrapper == "ser":
+        area = (0.7, 1.3) if arm.scales else None
+        group = Symmetry(turns=arm.turns, flips=arm.flips, area=area)
         return Equivariant(
             base,
-            layer=run.layer,
-            share=run.share,
-            weight=run.weight,
+            layer=arm.layer,
+            share=arm.share,
+            weight=arm.weight,
             group=group,
-            grad_mode="released" if run.grad_mode == "released" else "full",
+            grad_mode="released" if arm.grad_mode == "released" else "full",
             width=128,
         )
-    if run.wrapper == "augself":
-        return AugSelf(base, crop=run.weight, color=run.weight, layer=layer, hidden=128)
-    if run.wrapper == "equimod":
-        return EquiMod(base, weight=run.weight, layer=layer, width=64)
+    if arm.wrapper == "augself":
+        return AugSelf(base, crop=arm.weight, color=arm.weight, layer=layer, hidden=128)
+    if arm.wrapper == "equimod":
+        return EquiMod(base, weight=arm.weight, layer=layer, width=64)
     return base
 
 
-def policy(run: Pretraining) -> Policy:
-    two = views.policy("smi", size=run.size)
-    if run.wrapper == "ser":
-        return AlignedViews(two, share=run.share)
-    if run.wrapper == "equimod":
-        return views.Policy((*two.views, *views.policy("plain", size=run.size).views), n_global=2)
+def policy(arm: Arm) -> ViewPolicy:
+    two = views.policy("smi", size=arm.size)
+    if arm.wrapper == "ser":
+        return AlignedViews(two, share=arm.share)
+    if arm.wrapper == "equimod":
+        return views.Policy((*two.views, *views.policy("plain", size=arm.size).views), n_global=2)
     return two
 
 
-def pretrain(run: Pretraining, images: Images) -> ViT:
-    learner = method(run)
-    quietly(learner, images, policy(run), run)
-    backbone = learner.get_submodule("backbone") if not run.wrapper else learner.backbone
+def pretrain(run: Run, images: Images) -> ViT:
+    arm = arm_of(run)
+    learner = method(arm, seed=run.seed)
+    quietly(learner, images, policy(arm), run)
+    backbone = learner.get_submodule("backbone") if not arm.wrapper else learner.backbone
     assert isinstance(backbone, ViT)
     return backbone
 
 
-def compute(run: Pretraining, data: Data, *, folder: Path | None = None) -> Result:
-    """Train, keep the weights in `folder`, and measure.  Without epochs: the weights as they start."""
-    torch.manual_seed(run.seed)
-    net = pretrain(run, some(data.train, run.images or len(data.train))) if run.epochs else network(run)
-    if folder is not None:
-        save_file({k: v.contiguous() for k, v in net.state_dict().items()}, folder / f"{run.key}.safetensors")
+def compute(run: Run, data: Data) -> Scores:
+    """Train and measure.  Without epochs: the weights as they start."""
+    arm = arm_of(run)
     train = some(data.train, PROBED)
-    x, x_test = (features(net, pixels(part, run.size)) for part in (train, data.test))
+    if run.arm == "raw pixels":
+        x, x_test = (pixels(part, arm.size).flatten(1) for part in (train, data.test))
+        return scores(x, known(train), x_test, known(data.test))
+    torch.manual_seed(run.seed)
+    net = pretrain(run, some(data.train, arm.images or len(data.train))) if arm.epochs else network(arm)
+    x, x_test = (features(net, pixels(part, arm.size)) for part in (train, data.test))
     found = scores(x, known(train), x_test, known(data.test))
-    return found | symmetry(net, pixels(some(data.test, 300), run.size))
+    found |= symmetry(net, pixels(some(data.test, 300), arm.size))
+    return found | (robust(net, arm, data) if arm.corrupted else {})
+
+
+def robust(net: ViT, arm: Arm, data: Data) -> Scores:
+    """A linear probe on clean features meets test images, corrupted and along sequences."""
+    train, test, prepare = some(data.train, PROBED), some(data.test, arm.corrupted), preprocessing(arm.size)
+    x = features(net, pixels(train, arm.size))
+    standard = Standard(x)
+    weight, bias = logistic_regression(standard(x), known(train), strength=1e-2)
+
+    def predict(pictures: Tensor) -> Tensor:
+        seen = features(net, prepare((pictures * 255).round().to(torch.uint8)))
+        return F.linear(standard(seen).double(), weight, bias)
+
+    pictures, truth = test.batch(torch.arange(len(test))), known(test)
+    corrupted = robustness(predict, pictures, truth, severities=(1, 3, 5))
+    moved = stability(predict, pictures, truth, frames=arm.frames)
+    return {
+        "clean": 100 * corrupted.clean,
+        "corrupted": 100 * corrupted.mean,
+        "perturbed": 100 * mean(moved.accuracy.values()),
+        "flip rate": 100 * moved.mean_flip_rate,
+    }
 
 
 def some(images: Images, n: int) -> Images:
     """At most n of them, the same in every run."""
     chosen = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:n]
     return Part(images, chosen, name=f"some-{n}")
-
-
-def trained(run: Pretraining, folder: Path) -> ViT:
-    net = network(run)
-    net.load_state_dict(load_file(folder / f"{run.key}.safetensors"))
-    return net.eval()
 
 
 def pixels(images: Images, size: int) -> Float[Tensor, "n 3 h w"]:
@@ -188,110 +212,70 @@ def features(net: ViT, x: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
     return torch.cat([class_tokens(net, part, layers=LAST) for part in x.split(500)])
 
 
-def symmetry(net: ViT, x: Float[Tensor, "n 3 h w"]) -> Result:
-    """Equivariance of every block's map, and what a linear probe reads of turns and flips at layers 3 and 6.
+def symmetry(net: ViT, x: Float[Tensor, "n 3 h w"]) -> Scores:
+    """Equivariance of the maps of layers 3 and 6 (centred cosines), and what a linear probe reads of turns and flips.
 
     The probe sees the means over the four quadrants of a map: the mean over all places of an equivariant map would not
     change at all when its image is turned.
     """
-    maps = layer_maps(net, "blocks.*", patch=PATCH)
-    probed = layer_maps(net, ["blocks.2", "blocks.5"], patch=PATCH)
+    maps = layer_maps(net, ["blocks.2", "blocks.5"], patch=PATCH)
     kinds = {"rot": ("rot90", "rot180", "rot270"), "flip": ("flip",), "scale": ("smaller", "larger")}
     transforms = {k: g for k, g in standard_transforms(multiple=PATCH).items() if k != "shift"}
     by_layer = equivariance(maps, x, transforms=transforms)
-    score = {
-        measure: {
-            kind: [mean(getattr(layer[name], measure) for name in names) for layer in by_layer.values()]
-            for kind, names in kinds.items()
-        }
-        for measure in ("raw", "centred", "centred_floor")
-    }
+    found: Scores = {}
+    for kind, names in kinds.items():
+        for layer, at in zip((3, DEPTH), by_layer.values(), strict=True):
+            found[f"{kind} {layer}"] = mean(at[name].centred for name in names)
+            found[f"{kind} {layer}, shuffled"] = mean(at[name].centred_floor for name in names)
 
     def quadrants(images: Tensor) -> dict[str, Tensor]:
-        return {name: nn.functional.adaptive_avg_pool2d(y, 2).flatten(1) for name, y in probed(images).items()}
+        return {name: nn.functional.adaptive_avg_pool2d(y, 2).flatten(1) for name, y in maps(images).items()}
 
     def accuracy(*parts: Tensor) -> float:
         return 100 * linear_probe(*parts, strengths=(1e-2,)).accuracy
 
-    return {
-        "equivariance": score,
-        "turn probe": list(predict_rotation(quadrants, x, score=accuracy).values()),
-        "flip probe": list(predict_flip(quadrants, x, score=accuracy).values()),
-    }
-
-
-def measures(result: Result) -> dict[str, float]:
-    """What tables show: accuracies in per cent, and centred cosines and probes at layers 3 and 6."""
-    found: dict[str, float] = {"linear": result["linear"], "20-NN": result["knn"]}
-    for i, layer in enumerate((3, DEPTH)):
-        found |= {f"{kind} {layer}": v[layer - 1] for kind, v in result["equivariance"]["centred"].items()}
-        found |= {f"{kind} probe {layer}": result[f"{kind} probe"][i] for kind in ("turn", "flip")}
+    for kind, predicted in (("turn", predict_rotation), ("flip", predict_flip)):
+        read = predicted(quadrants, x, score=accuracy).values()
+        found |= {f"{kind} probe {layer}": value for layer, value in zip((3, DEPTH), read, strict=True)}
     return found
 
 
-def arguments(name: str, says: str, *, epochs: int, batch: int = 128, images: int = 0) -> argparse.ArgumentParser:
-    parser = arms.arguments(name, says, seeds=3)
-    parser.add_argument("--base", default="Barlow Twins", help="or MoCo-v3, VISReg, SMI")
-    parser.add_argument("--epochs", type=int, default=epochs)
-    parser.add_argument("--batch", type=int, default=batch)
-    parser.add_argument("--images", type=int, default=images, help="of the training part; 0: all")
-    return parser
+MEASURES = (
+    "linear",
+    "knn",
+    *(f"{kind} {layer}" for layer in (3, DEPTH) for kind in ("rot", "flip", "scale", "turn probe", "flip probe")),
+)
 
 
-def table(
-    changes: Mapping[str, Mapping[str, Any]],
-    reference: Mapping[str, str],
-    options: argparse.Namespace,
-    console: Console,
-) -> None:
-    """Train the arms of every seed, and compare each with another one of its seed.
+def recipe(
+    name: str,
+    arms: Mapping[str, Mapping[str, Any]],
+    versus: Mapping[str, str],
+    printed: Sequence[Printed],
+    *,
+    baseline: str,
+    data: Path = DATA / "cifar10_12k.npz",
+    measures: Sequence[str] = (),
+    **changes: Any,
+) -> Recipe[Data]:
+    """What the recipes of SER share.  baseline: the arm that has to be above raw pixels."""
 
-    changes: arm -> what differs from the plain base.  reference: arm -> the arm that it is compared with.
-    """
-    digest = arms.require_data(options.data)
-    first = Pretraining("", 0, options.epochs, digest, images=options.images, base=options.base, batch=options.batch)
-    runs = [
-        replace(first, arm=arm, seed=seed, **fields) for seed in range(options.seeds) for arm, fields in changes.items()
-    ]
-    runs.sort(key=lambda run: (run.epochs == 0, run.grad_mode == "released"))  # last what is least in doubt
-    work = partial(compute, folder=options.out)
-    results = arms.execute(runs, work, load=load, options=options, console=console, shown="linear")
-    rows = summarise(results, reference)
-    arms.report(options.out, results, rows, markdown(rows))
+    def gates(results: Sequence[Finished]) -> list[Gate]:
+        return [above(results, baseline, "raw pixels", "linear")]
 
-
-def summarise(results: Sequence[Result], reference: Mapping[str, str]) -> list[Result]:
-    """A row per base and arm: the interval of each measure and, paired by seed, of its difference from another arm.
-
-    reference: arm -> the arm that it is compared with.
-    """
-    cells: dict[tuple[str, str], dict[int, dict[str, float]]] = {}
-    for result in results:
-        run = result["run"]
-        cells.setdefault((run["base"], run["arm"]), {})[run["seed"]] = measures(result)
-    rows = []
-    for (base, arm), seeds in cells.items():
-        row: Result = {"base": base, "arm": arm, "seeds": len(seeds), "versus": reference.get(arm), "difference": {}}
-        names = next(iter(seeds.values()))
-        row["mean"] = {m: arms.interval([v[m] for v in seeds.values()]) for m in names}
-        if other := cells.get((base, reference.get(arm, ""))):
-            row["difference"] = {
-                m: arms.paired(*({seed: v[m] for seed, v in side.items()} for side in (seeds, other))) for m in names
-            }
-        rows.append(row)
-    return rows
-
-
-def markdown(rows: Sequence[Result]) -> str:
-    names = list(rows[0]["mean"])
-    lines = ["| base | arm | versus | " + " | ".join(names) + " |", "|" + "---|" * (3 + len(names))]
-    for row in rows:
-        cells = []
-        for name in names:
-            digits = 3 if name.split()[0] in ("rot", "flip", "scale") and "probe" not in name else 2
-            cell = f"{row['mean'][name][0]:.{digits}f}"
-            if name in row["difference"]:
-                cell += " ({:+.{d}f} ± {:.{d}f})".format(*row["difference"][name], d=digits)
-            cells.append(cell)
-        lines.append(f"| {row['base']} | {row['arm']} | {row['versus'] or '-'} | " + " | ".join(cells) + " |")
-    return "\n".join(lines)
+    return Recipe(
+        name=name,
+        paper="SER",
+        compute=compute,
+        load=load,
+        data=data,
+        settings=settings(**changes),
+        arms={**arms, "raw pixels": {}},
+        base=versus,
+        measures=(*MEASURES, *measures),
+        once=("raw pixels",),
+        printed=printed,
+        gates=gates,
+        reference="raw pixels",
+        share=changes["epochs"] * 10_000 / (100 * 1_281_167),
+    )

@@ -41,9 +41,9 @@ def test_the_same_twice_cannot_be_told(data: Path, tmp_path: Path, capsys: pytes
     assert "It cannot be told: both arms score the same on every seed" in shown
     assert max(map(len, shown.splitlines())) <= 120
     report = json.loads((out / "compare.json").read_text())
-    for pair in report["scores"].values():
+    for name, pair in report["scores"].items():
         assert pair["difference"] == pair["low"] == pair["high"] == 0
-        assert pair["verdict"] == "cannot be told"
+        assert pair["verdict"] == ("none" if name == "rank" else "cannot be told")
     assert report["ratio"]["parameters"] == report["ratio"]["flops"] == 1
 
     before = {path: path.stat().st_mtime_ns for path in out.rglob("encoder.safetensors")}
@@ -65,6 +65,7 @@ def test_labels_that_are_learned_beat_labels_that_are_not(
     assert report["main"] == "accuracy"
     assert report["scores"]["accuracy"]["verdict"] == "helps"
     assert report["sentence"].startswith("It helps: accuracy +")
+    assert "on test images, over 4 seeds" in report["sentence"]
     assert [run["accuracy"] > 0.8 for run in report["runs"]["candidate"]] == [True] * 4
 
 
@@ -78,6 +79,21 @@ def test_robustness_and_a_run_as_an_arm(data: Path, tmp_path: Path, capsys: pyte
     assert 0 <= report["scores"]["corrupted"]["base"] <= 1
     assert report["scores"]["linear"]["verdict"] == "cannot be told", "one seed tells nothing"
     assert report["candidate"]["loss.lam"] == 0.5
+
+
+def test_without_labels_there_is_no_verdict(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """However far the ranks are apart."""
+    bare = tmp_path / "bare.npz"
+    np.savez(bare, images=np.load(data)["images"])
+    arms = ["base=lr=0,projector=16-8", "candidate=lr=0.05,projector=16-8", "seeds=4", "loss.slices=32"]
+    assert main(words(bare, tmp_path / "f", *arms)) == 0
+    report = json.loads((tmp_path / "f" / "compare.json").read_text())
+    rank = report["scores"]["rank"]
+    assert rank["low"] > 0 or rank["high"] < 0, "else the test shows nothing"
+    assert rank["verdict"] == "none"
+    assert report["main"] is None
+    assert report["sentence"].startswith("No verdict: the data have no labels")
+    assert "It h" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

@@ -5,8 +5,8 @@ a pair sees the same images in the same order and, where the arms share them, th
 Finished runs in `out` are kept: a comparison that was interrupted goes on, and more seeds can be added later.
 """
 
-from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,15 +14,16 @@ import torch
 from torch import Tensor
 
 from reglet.cost import Cost, Ratio, compare_costs
-from reglet.diagnostics.paired import Paired, paired
-from reglet.diagnostics.rankme import rankme
+from reglet.diagnostics.ranks import rankme
 from reglet.diagnostics.robustness import robustness
 from reglet.engine.build import Parts, build_parts
 from reglet.engine.config import Config
-from reglet.engine.embed import features
-from reglet.engine.folder import CONFIG, RunError, differences, read_config, write_json
+from reglet.engine.run_folder import CONFIG, RunError, differences, read_config, write_json
+from reglet.engine.settings import FREE
+from reglet.evaluate.embed import features
 from reglet.export import ENCODER, load_encoder
 from reglet.probes import knn_probe, knn_votes, linear_probe
+from reglet.runs import Finished, Paired, Run, execute, paired
 from reglet.train import run
 
 Json = dict[str, Any]
@@ -39,12 +40,15 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """scores: metric -> what the paired seeds say.  main: the metric of the sentence."""
+    """scores: metric -> what the paired seeds say.
+
+    main: the metric that the verdict in the sentence stands on; None where there are no labels, and so no verdict.
+    """
 
     scores: dict[str, Paired]
     costs: tuple[Cost, Cost]
     ratio: Ratio
-    main: str
+    main: str | None
     sentence: str
 
 
@@ -55,35 +59,47 @@ def compare(
     *,
     seeds: int = 5,
     robust: bool = True,
-    says: Callable[[str], None] = print,
+    jobs: int = 1,
 ) -> Comparison:
-    """Train and score both arms on seeds 0, 1, ...; compare.json in `out` has every number."""
+    """Train and score both arms on seeds 0, 1, ...; compare.json in `out` has every number.
+
+    jobs: runs at a time, each in a process of one thread; 1: in this process.
+    """
     if seeds < 1:
         raise ValueError(f"seeds must be at least 1, got {seeds}")
     _require_same_budget(base, candidate)
-    found: dict[str, list[dict[str, float]]] = {"base": [], "candidate": []}
-    for seed in range(seeds):
-        for arm, config in (("base", base), ("candidate", candidate)):
-            folder = out / arm / f"seed-{seed}"
-            scores = _run_and_score(replace(config, seed=seed, out=str(folder)), robust)
-            found[arm].append(scores)
-            says(f"seed {seed}, {arm}: " + ", ".join(f"{NAMES[k]} {v:.4g}" for k, v in scores.items()))
+    arms = {"base": base, "candidate": candidate}
+    parts = {arm: build_parts(config) for arm, config in arms.items()}
+    runs = [
+        Run(arm, seed, settings=_depends_on(config, parts[arm].images.fingerprint, robust=robust))
+        for seed in range(seeds)
+        for arm, config in arms.items()
+    ]
+    results = execute(
+        runs,
+        partial(_run_and_score, arms=arms, out=out, robust=robust),
+        load=(lambda: parts) if jobs == 1 else partial(_parts, arms),
+        out=out / "runs",
+        jobs=jobs,
+        line=_in_words,
+    )
+    found = {arm: [r.scores for r in results if r.run.arm == arm] for arm in arms}
     pairs = {
-        key: paired([s[key] for s in found["base"]], [s[key] for s in found["candidate"]]) for key in found["base"][0]
+        key: paired(*([s[key] for s in found[arm]] for arm in found), larger_is_better=None if key == "rank" else True)
+        for key in found["base"][0]
     }
     a, b, ratio = compare_costs(base, candidate)
-    main = "accuracy" if "accuracy" in pairs else "linear" if "linear" in pairs else "rank"
-    result = Comparison(pairs, (a, b), ratio, main, sentence(pairs[main], NAMES[main]))
+    main = next((key for key in ("accuracy", "linear") if key in pairs), None)
+    said = no_verdict(pairs["rank"]) if main is None else sentence(pairs[main], NAMES[main])
+    result = Comparison(pairs, (a, b), ratio, main, said)
     write_json(out / REPORT, {"base": base.flat(), "candidate": candidate.flat(), "runs": found, **asdict(result)})
     return result
 
 
 def sentence(pair: Paired, name: str) -> str:
-    """One that a person can act on."""
+    """One that a person can act on.  It names the score, on test images, that the verdict stands on."""
     interval = f"{100 * pair.difference:+.2f} points ({100 * pair.low:+.2f} to {100 * pair.high:+.2f})"
-    if name == NAMES["rank"]:
-        interval = f"{pair.difference:+.2f} ({pair.low:+.2f} to {pair.high:+.2f})"
-    seen = f"{name} {interval} over {pair.seeds} seeds"
+    seen = f"{name} {interval} on test images, over {pair.seeds} seeds"
     if pair.verdict == "cannot be told":
         if pair.difference == 0 and pair.low == pair.high:
             return f"It cannot be told: both arms score the same on every seed ({seen})."
@@ -97,6 +113,15 @@ def sentence(pair: Paired, name: str) -> str:
     return f"It {pair.verdict}: {seen}."
 
 
+def no_verdict(rank: Paired) -> str:
+    """What can be said without labels.  A collapsed encoder has a low rank, but so has one that knows its classes."""
+    interval = f"{rank.difference:+.2f} ({rank.low:+.2f} to {rank.high:+.2f})"
+    return (
+        f"No verdict: the data have no labels to score the features by. RankMe differs by {interval} over {rank.seeds} "
+        "seeds, and a higher rank alone is neither better nor worse."
+    )
+
+
 def _require_same_budget(base: Config, candidate: Config) -> None:
     """Data and length of training are the ground that both stand on."""
     fixed = ("command", "data", "epochs", "batch", "labels", "long_tail", "leave_out")
@@ -105,16 +130,31 @@ def _require_same_budget(base: Config, candidate: Config) -> None:
         raise ValueError(f"both arms need the same data and budget, got {says}")
 
 
-def _run_and_score(config: Config, robust: bool) -> dict[str, float]:
-    out = Path(config.out)
-    parts = build_parts(config)
-    if not (out / ENCODER).exists():
-        result = run(replace(config, resume=(out / CONFIG).exists()))
+def _depends_on(config: Config, fingerprint: str, *, robust: bool) -> Json:
+    own = {key: value for key, value in config.flat().items() if key not in FREE | {"seed"}}
+    return {**own, "fingerprint": fingerprint, "robust": robust}
+
+
+def _parts(arms: dict[str, Config]) -> dict[str, Parts]:
+    """The data of each arm, in a worker."""
+    return {arm: build_parts(config) for arm, config in arms.items()}
+
+
+def _run_and_score(one: Run, parts: dict[str, Parts], *, arms: dict[str, Config], out: Path, robust: bool) -> Json:
+    folder = out / one.arm / f"seed-{one.seed}"
+    config = replace(arms[one.arm], seed=one.seed, out=str(folder))
+    if not (folder / ENCODER).exists():
+        result = run(replace(config, resume=(folder / CONFIG).exists()), shown=False)
         if not result.finished:
-            raise RunError(f"stopped after step {result.steps} of {out}; the same command goes on from there")
+            raise RunError(f"stopped after step {result.steps} of {folder}; the same command goes on from there")
     else:
-        _require_unchanged(out, config)
-    return score(out, parts, robust=robust)
+        _require_unchanged(folder, config)
+    return dict(score(folder, parts[one.arm], robust=robust))
+
+
+def _in_words(finished: Finished) -> str:
+    scores = ", ".join(f"{NAMES[key]} {value:.4g}" for key, value in finished.scores.items())
+    return f"seed {finished.run.seed}, {finished.run.arm}: {scores}"
 
 
 def _require_unchanged(out: Path, config: Config) -> None:

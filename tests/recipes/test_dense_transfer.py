@@ -1,11 +1,16 @@
-import json
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from recipes.recipe import main
 
 from recipes import dense_transfer as recipe
+from reglet.runs import Run
+
+
+def run(arm: str, **changes: Any) -> Run:
+    return Run(arm, 0, settings={**recipe.RECIPE.settings, **changes})
 
 
 @pytest.fixture(scope="module")
@@ -21,28 +26,24 @@ def test_tokens_are_of_their_places(digits: recipe.Data) -> None:
     assert grid == (8, 8)
     patch = recipe.preprocessing(32)(x)[:, :, 12:16, 20:24]
     torch.testing.assert_close(y.view(2, 8, 8, 48)[:, 3, 5], patch.flatten(1))
-    y, grid = recipe.tokens(recipe.pretrained(recipe.Run("random", 0, 0, 0), x), x)
+    y, grid = recipe.tokens(recipe.pretrained(run("random"), x), x)
     assert (grid, y.shape) == ((8, 8), (2, 64, 64))
 
 
 def test_arms_start_alike_and_the_probe_reads_the_ink(digits: recipe.Data) -> None:
-    run = recipe.Run("random", 0, 1, 128, dim=32, depth=1, probe_epochs=5)
-    start = recipe.pretrained(run, digits.train[:128]).state_dict()
-    trained = recipe.pretrained(replace(run, arm="VISReg", lr=1e-12), digits.train[:128]).state_dict()
+    small = {"epochs": 1, "images": 128, "dim": 32, "depth": 1, "probe_epochs": 5}
+    start = recipe.pretrained(run("random", **small), digits.train[:128]).state_dict()
+    trained = recipe.pretrained(run("VISReg", **small | {"lr": 1e-12}), digits.train[:128]).state_dict()
     assert all(torch.allclose(start[key], trained[key], atol=1e-8) for key in start)
-    other = recipe.pretrained(replace(run, arm="VISReg + SIM"), digits.train[:128]).state_dict()
+    other = recipe.pretrained(run("VISReg + SIM", **small), digits.train[:128]).state_dict()
     assert list(other) == list(start)
-    assert recipe.train(run, digits)["iou"] > 20
-    assert recipe.train(replace(run, arm="VISReg"), digits) != recipe.train(run, digits)
+    assert recipe.compute(run("random", **small), digits)["iou"] > 20
+    assert recipe.compute(run("VISReg", **small), digits) != recipe.compute(run("random", **small), digits)
 
 
 @pytest.mark.slow
-def test_it_runs_and_pairs(tmp_path: Path) -> None:
-    small = ["--seeds", "2", "--epochs", "1", "--images", "64", "--workers", "1"]
-    # --data is of the other recipes: these digits come with scikit-learn.
-    assert recipe.main(["--out", str(tmp_path), *small]) == 0
-    summary = json.loads((tmp_path / "summary.json").read_text())
-    assert [row["arm"] for row in summary["rows"]] == ["pixels", "random", "VISReg", "VISReg + SIM"]
-    assert summary["facts"]["runs"] == 8
-    assert all(0 < row["iou"]["mean"][0] < row["mean_iou"]["mean"][0] < 100 for row in summary["rows"])
-    assert summary["rows"][2]["versus"] == "random"
+def test_it_runs_and_pairs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(recipe.RECIPE, [f"out={tmp_path}", "seeds=2", "epochs=1", "images=64", "jobs=1"]) == 0
+    printed = capsys.readouterr().out
+    assert "| VISReg | random |" in printed
+    assert "| VISReg + SIM | VISReg |" in printed

@@ -1,0 +1,174 @@
+"""README's lines on the papers, docs/reproduction.md and its figure, from the committed summaries; never typed.
+
+python -m recipes.pages
+"""
+
+import json
+import sys
+from collections.abc import Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from recipes.recipe import REPO, SUMMARIES
+from reglet.runs import Verdict, read_summary
+from reglet.runs.verdict import WORDS, in_words
+
+Json = dict[str, Any]
+BEYOND = "beyond.json"  # tables and figures of the papers that two cores cannot repeat, with the reason
+BEGIN, END = "<!-- recipes.pages -->", "<!-- /recipes.pages -->"
+PAGE, FIGURE = Path("docs/reproduction.md"), Path("docs/reproduction.svg")
+GROUPS = {
+    "Holds": ("holds",),
+    "Smaller than printed, or excluded": ("smaller", "excluded"),
+    "Open": ("underpowered", "cannot show"),
+}
+ABOUT = """\
+Written by `python -m recipes.pages` from `recipes/summaries/`; do not edit. A line is a claim of a paper; ours is the
+paired difference over seeds with its 95 % interval (Student's t). Verdicts follow a rule, corrected for the number of
+claims of a recipe (`reglet.runs.verdict`): *holds* (excludes 0, reaches the printed effect), *smaller* (excludes 0 and
+lies below it), *excluded* (lies below it and contains 0, or is opposite), *underpowered* (contains both, or has fewer
+than five seeds), *cannot show* (a health gate failed, so that no effect could have shown). Lines dated before
+2026-11-18 were carried over from the rounded tables in the recipes' headers, with the gates that could be read
+there."""
+LEFT, WIDTH, ROW, LEAST, MOST = 470, 340, 20, -3.0, 4.0  # of the figure: pixels, and multiples of the printed effect
+
+
+def summaries(folder: Path = SUMMARIES) -> list[Json]:
+    return [read_summary(path) for path in sorted(folder.glob("*.json")) if path.name != BEYOND]
+
+
+def beyond(folder: Path = SUMMARIES) -> list[Json]:
+    path = folder / BEYOND
+    return json.loads(path.read_text()) if path.exists() else []
+
+
+def pages(found: Sequence[Json], left: Sequence[Json], readme: str) -> dict[Path, str]:
+    """What every generated file should hold."""
+    before, _, rest = readme.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return {
+        Path("README.md"): f"{before}{BEGIN}\n{in_brief(found)}\n{END}{after}",
+        PAGE: page(found, left),
+        FIGURE: figure(found),
+    }
+
+
+def effect(claim: Json) -> str:
+    """Ours, with its interval."""
+    o = claim["ours"]
+    half = (o["high"] - o["low"]) / 2
+    digits = 1 if half >= 1 else 2 if half >= 0.1 else 3
+    return f"{o['mean']:+.{digits}f} ({o['low']:+.{digits}f} to {o['high']:+.{digits}f})"
+
+
+def printed(claim: Json) -> str:
+    if claim["margin"] is not None:
+        return f"level to {claim['margin']:g}"
+    if claim["printed"] is not None:
+        return f"{claim['printed']:+g}"
+    return "more" if claim["sign"] > 0 else "less"
+
+
+def verdict(claim: Json) -> str:
+    return in_words(Verdict(claim["verdict"], claim["why"], claim["seeds_needed"]))
+
+
+def in_brief(found: Sequence[Json]) -> str:
+    """Three lines: what holds, what does not, what is open."""
+    claims = [claim for summary in found for claim in summary["claims"]]
+    lines = []
+    for name, words in GROUPS.items():
+        mine = [claim for claim in claims if claim["verdict"] in words]
+        if name == "Open":
+            counts = (f"{sum(c['verdict'] == word for c in mine)} {word}" for word in words)
+            said = ", ".join(counts)
+        else:
+            said = "; ".join(f"{c['paper']}: {c['claim']}, {effect(c)}, printed {printed(c)}" for c in mine) or "none"
+        lines.append(f"- **{name}** ({len(mine)} of {len(claims)}): {said}.")
+    return "\n".join(lines)
+
+
+def page(found: Sequence[Json], left: Sequence[Json]) -> str:
+    claims = [claim for summary in found for claim in summary["claims"]]
+    counts = ", ".join(f"{sum(c['verdict'] == word for c in claims)} {word}" for word in WORDS)
+    lines = [
+        "# What the papers claim, and what two cores found",
+        "",
+        ABOUT,
+        "",
+        f"{len(claims)} claims: {counts}.",
+        "",
+        "![Every claim: our interval as a multiple of the printed effect](reproduction.svg)",
+        "",
+    ]
+    for summary in found:
+        share = summary["budget"]["share"]
+        budget = "" if share is None else f", {100 * share:.2g} % of the paper's {summary['budget']['of']}"
+        lines += [
+            f"## {summary['recipe']}",
+            "",
+            f"`{summary['command']}`: {summary['minutes']:g} CPU minutes{budget}; "
+            f"commit {summary['commit']}, {summary['date']}.",
+            "",
+            "| paper | claim | printed | ours | seeds | baseline | reference | verdict |",
+            "|" + "---|" * 8,
+        ]
+        for c in summary["claims"]:
+            reference = "" if c["reference"] is None else f"{c['reference']['name']} {c['reference']['score']:.4g}"
+            base = f"{c['baseline']['name']} {c['baseline']['score']:.4g}"
+            head = [f"{c['paper']}, {c['where']}", f"{c['claim']} ({c['measure']})", printed(c), effect(c)]
+            cells = [*head, str(c["ours"]["n"]), base, reference, verdict(c)]
+            lines.append("| " + " | ".join(cells) + " |")
+        lines.append("")
+    if left:
+        lines += ["## Beyond two cores", "", "| paper | table or figure | printed | why not |", "|---|---|---|---|"]
+        lines += [f"| {e['paper']} | {e['where']} | {e['printed']} | {e['why']} |" for e in left]
+        lines.append("")
+    return "\n".join(lines)
+
+
+def figure(found: Sequence[Json]) -> str:
+    """A forest plot: intervals in multiples of the printed effect (or of the margin), whose tick is at 1."""
+    claims = [claim for summary in found for claim in summary["claims"]]
+    height = ROW * (len(claims) + 3)
+    marks = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {LEFT + WIDTH + 130} {height}" font-family="sans-serif" '
+        'font-size="11">',
+        f'<rect width="100%" height="{height}" fill="white"/>',
+    ]
+    for value, label in ((0.0, "0"), (1.0, "printed")):
+        x = _x(value)
+        dash = "" if value == 0 else ' stroke-dasharray="4 3"'
+        marks.append(f'<line x1="{x}" x2="{x}" y1="{ROW}" y2="{height - ROW}" stroke="#888"{dash}/>')
+        marks.append(f'<text x="{x}" y="{ROW - 6}" text-anchor="middle">{label}</text>')
+    colours = {"holds": "#1a7f37", "smaller": "#9a6700", "excluded": "#cf222e"}
+    for i, claim in enumerate(claims):
+        y, colour = ROW * (i + 2), colours.get(claim["verdict"], "#777")
+        unit = claim["printed"] or claim["margin"] or claim["sign"] * (abs(claim["ours"]["mean"]) or 1.0)
+        low, middle, high = (claim["ours"][key] / unit for key in ("low", "mean", "high"))
+        a, m, b = (_x(v) for v in (min(low, high), middle, max(low, high)))
+        name = escape(f"{claim['paper']}: {claim['claim']}")
+        marks += [
+            f'<text x="{LEFT - 10}" y="{y + 4}" text-anchor="end">{name}</text>',
+            f'<line x1="{a}" x2="{b}" y1="{y}" y2="{y}" stroke="{colour}" stroke-width="2"/>',
+            f'<circle cx="{m}" cy="{y}" r="3.5" fill="{colour}"/>',
+            f'<text x="{LEFT + WIDTH + 12}" y="{y + 4}" fill="{colour}">{claim["verdict"]}</text>',
+        ]
+    return "\n".join([*marks, "</svg>", ""])
+
+
+def _x(value: float) -> float:
+    """Beyond the ends of the axis: at its end."""
+    return round(LEFT + WIDTH * (min(max(value, LEAST), MOST) - LEAST) / (MOST - LEAST), 1)
+
+
+def main() -> int:
+    for path, text in pages(summaries(), beyond(), (REPO / "README.md").read_text(encoding="utf-8")).items():
+        (REPO / path).write_text(text, encoding="utf-8")
+        print(path)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

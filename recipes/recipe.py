@@ -1,0 +1,300 @@
+"""What a recipe is: data.  A paper, its printed figures, arms, a budget; and one function that computes one run.
+
+`main` does the rest for all of them: it searches each arm's grid on validation with an equal number of trials, runs
+arms x folds x seeds through `reglet.runs`, prints the table, and writes summary.json with a verdict for every claim.
+
+    python -m recipes.NAME                          all of it; what is stored is not computed again
+    python -m recipes.NAME seeds=2 steps=10         fewer seeds, other settings (key=value)
+    python -m recipes.NAME commit=true              recipes/summaries/NAME.json too, from which the documents are made
+"""
+
+import hashlib
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from statistics import mean
+from typing import Any, Generic, Literal, TypeVar
+
+from reglet.runs import (
+    Claim,
+    Finished,
+    Gate,
+    Line,
+    Run,
+    Score,
+    by_seed,
+    compare,
+    execute,
+    interval,
+    markdown,
+    summarise,
+    table,
+    write_summary,
+)
+from reglet.runs.verdict import in_words, judge
+from reglet.tasks.config import TaskConfig
+from reglet.tasks.run import train_one
+from reglet.tasks.task import AnyTask
+
+REPO = Path(__file__).resolve().parents[1]
+DATA = REPO.parent / "shared/data"
+SUMMARIES = REPO / "recipes/summaries"
+TRIAL_SEED = 100
+Settings = Mapping[str, Any]
+Scores = dict[str, Any]
+D = TypeVar("D")
+
+
+@dataclass(frozen=True)
+class Printed:
+    """A claim of the paper, and which difference of ours answers it.  See `reglet.runs.Claim`."""
+
+    claim: str
+    where: str
+    arm: str
+    versus: str
+    effect: float | None = None
+    margin: float | None = None
+    sign: Literal[1, -1] = 1
+    measure: str = ""  # the recipe's first
+    folds: tuple[str, ...] | None = None  # all
+    gated: bool = True  # False where the health of the network does not matter to it
+
+
+@dataclass(frozen=True)
+class Recipe(Generic[D]):
+    """arms: what differs from `settings`, arm by arm.  Runs of one seed and fold are paired.
+
+    data: a file, or a folder with `files`; None where the data come with a package.
+    base: the arm that the others are compared with, or one for each.
+    grid: what is tried for each arm, on `trial_folds` with the settings `trial`; the largest `chosen_by` wins.
+    choice_of: arm -> the arm whose choice it takes.
+    once: arms without randomness, which have one seed.
+    gates: health of the finished runs (of the folds of a claim), before any verdict.
+    prepare: data, out, settings -> the path that `load` takes, for what is computed once, before all runs.
+    after: what else is made of the results, and of that path.
+    reference: the arm of the simplest alternative, such as raw pixels.
+    share: of the paper's budget, in `of`.
+    """
+
+    name: str
+    paper: str
+    compute: Callable[[Run, D], Scores]
+    load: Callable[[Path], D]
+    arms: Mapping[str, Settings]
+    measures: Sequence[str]
+    settings: Settings = field(default_factory=dict)
+    folds: Sequence[str] = ("",)
+    seeds: int = 5
+    data: Path | None = None
+    files: Sequence[str] = ()
+    base: str | Mapping[str, str] = ""
+    grid: Mapping[str, Sequence[Settings]] = field(default_factory=dict)
+    trial: Settings = field(default_factory=dict)
+    trial_folds: Sequence[str] | None = None
+    chosen_by: str = "validation"
+    choice_of: Mapping[str, str] = field(default_factory=dict)
+    once: Sequence[str] = ()
+    printed: Sequence[Printed] = ()
+    gates: Callable[[Sequence[Finished]], Sequence[Gate]] = lambda results: ()
+    prepare: Callable[[Path, Path, Settings], Path] = lambda data, out, settings: data
+    after: Callable[[Sequence[Finished], Path], None] = lambda results, data: None
+    reference: str = ""
+    share: float | None = None
+    of: str = "images seen"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line may change.  settings: those of the recipe, by name."""
+
+    out: Path
+    data: Path
+    seeds: int
+    jobs: int | Literal["auto"] = "auto"
+    commit: bool = False
+    settings: Settings = field(default_factory=dict)
+
+
+def options(recipe: Recipe[Any], words: Sequence[str]) -> Options:
+    given = {key: value for key, _, value in (word.partition("=") for word in words)}
+    known = {"out", "data", "seeds", "jobs", "commit", *recipe.settings}
+    if unknown := sorted(given.keys() - known):
+        raise SystemExit(f"recipes.{recipe.name} knows key=value for {', '.join(sorted(known))}; got {unknown[0]!r}")
+    try:
+        return Options(
+            out=Path(given.get("out", REPO / "runs/recipes" / recipe.name)),
+            data=Path(given.get("data", recipe.data or ".")),
+            seeds=int(given.get("seeds", recipe.seeds)),
+            jobs="auto" if given.get("jobs", "auto") == "auto" else int(given["jobs"]),
+            commit=given.get("commit", "false") == "true",
+            settings={k: typed(recipe.settings[k], v) for k, v in given.items() if k in recipe.settings},
+        )
+    except (ValueError, KeyError) as error:
+        raise SystemExit(f"recipes.{recipe.name}: {error}") from error
+
+
+def typed(default: Any, word: str) -> Any:
+    """The word as a value of the default's type."""
+    if isinstance(default, bool):
+        return {"true": True, "false": False}[word]
+    return type(default)(word)
+
+
+def main(recipe: Recipe[Any], words: Sequence[str] | None = None) -> int:
+    asked = options(recipe, sys.argv[1:] if words is None else words)
+    try:
+        run(recipe, asked)
+    except KeyboardInterrupt:
+        print("stopped. What was finished is stored; the same command goes on from there", file=sys.stderr)
+        return 130
+    return 0
+
+
+def run(recipe: Recipe[Any], asked: Options) -> Scores:
+    """Train what is missing, print the table, and give the summary that was written."""
+    settings = {**recipe.settings, **asked.settings, "data": digest(recipe, asked.data)}
+    ready = recipe.prepare(asked.data, asked.out, settings)
+    work = partial(execute, load=partial(recipe.load, ready), out=asked.out, jobs=asked.jobs)
+    work = partial(work, about={"commit": current_commit()})
+    trials = work(plan_trials(recipe, settings), recipe.compute)
+    results = work(plan(recipe, settings, chosen(recipe, trials), seeds=asked.seeds), recipe.compute)
+    lines, gates = claims(recipe, results), tuple(recipe.gates(results))
+    print(markdown(table(results, recipe.measures, base=recipe.base)))
+    for fold in recipe.folds if len(recipe.folds) > 1 else ():
+        print(f"\n{fold}\n\n{markdown(table(results, recipe.measures, base=recipe.base, folds=[fold]))}")
+    for name, best in chosen(recipe, trials).items():
+        print(f"{name}: {', '.join(f'{k} {v}' for k, v in best.items())}")
+    for gate in gates:
+        print(f"gate {gate.name}: {gate.value:.4g}, {gate.rule} {gate.threshold:.4g}: {'yes' if gate.passed else 'NO'}")
+    for line, verdict in zip(lines, judge([line.evidence for line in lines]), strict=True):
+        print(f"{line.claim}: {_ours(line)}: {in_words(verdict)}")
+    facts = {
+        "command": f"python -m recipes.{recipe.name}" + "".join(f" {k}={v}" for k, v in asked.settings.items()),
+        "commit": ", ".join(sorted({r.about["commit"] for r in (*trials, *results)})),
+        "date": max(r.about["date"] for r in results),
+        "minutes": round(sum(r.about["cpu_seconds"] for r in (*trials, *results)) / 60, 1),
+    }
+    summary = summarise(recipe.name, lines, **facts, share=recipe.share, of=recipe.of)
+    write_summary(asked.out / "summary.json", summary)
+    recipe.after(results, ready)
+    if asked.commit:
+        write_summary(SUMMARIES / f"{recipe.name}.json", summary)
+    return summary
+
+
+def plan(recipe: Recipe[Any], settings: Settings, best: Mapping[str, Settings], *, seeds: int) -> list[Run]:
+    """Seed by seed, so that whatever is finished is paired.  Seed 0, on which sizes were settled, is not among them."""
+    return [
+        Run(arm, seed, fold, {**settings, **changes, **best.get(arm, {})})
+        for seed in range(1, 1 + seeds)
+        for fold in recipe.folds
+        for arm, changes in recipe.arms.items()
+        if seed == 1 or arm not in recipe.once
+    ]
+
+
+def plan_trials(recipe: Recipe[Any], settings: Settings) -> list[Run]:
+    return [
+        Run(arm, TRIAL_SEED, fold, {**settings, **recipe.arms[arm], **recipe.trial, **tried, "trial": True})
+        for arm, tries in recipe.grid.items()
+        for tried in tries
+        for fold in recipe.trial_folds or recipe.folds
+    ]
+
+
+def chosen(recipe: Recipe[Any], trials: Sequence[Finished]) -> dict[str, Settings]:
+    """For each arm what scored best, over the folds of its trials."""
+    best = {}
+    for arm, tries in recipe.grid.items():
+        mine = [t for t in trials if t.run.arm == arm]
+
+        def score(tried: Settings, mine: Sequence[Finished] = mine) -> float:
+            same = [t for t in mine if all(t.run.settings[k] == v for k, v in tried.items())]
+            return mean(float(t.scores[recipe.chosen_by]) for t in same)
+
+        best[arm] = max(tries, key=score)
+    return best | {arm: best[other] for arm, other in recipe.choice_of.items()}
+
+
+def above(results: Sequence[Finished], arm: str, other: str, measure: str) -> Gate:
+    """Does the baseline learn more than the simplest alternative?"""
+    return Gate(f"{arm} above {other}", score(results, arm, measure), score(results, other, measure))
+
+
+def settled(results: Sequence[Finished], arm: str, twice: str, measure: str) -> Gate:
+    """Does the baseline move by less than a point with twice the steps?"""
+    moved = abs(score(results, twice, measure) - score(results, arm, measure))
+    return Gate(f"twice the steps move {arm} by", moved, 1.0, "at most")
+
+
+def inside(results: Sequence[Finished], grid: Mapping[str, Sequence[Settings]], key: str) -> Gate:
+    """How many arms' choice of `key` lies on the edge of its grid?"""
+    edges = 0
+    for arm, tries in grid.items():
+        values = sorted({tried[key] for tried in tries})
+        taken = next(r.run.settings[key] for r in results if r.run.arm == arm)
+        edges += taken in (values[0], values[-1])
+    return Gate(f"choices of {key} on the edge of the grid", float(edges), 0.0, "at most")
+
+
+def claims(recipe: Recipe[Any], results: Sequence[Finished]) -> list[Line]:
+    lines = []
+    for p in recipe.printed:
+        healthy = tuple(recipe.gates([r for r in results if p.folds is None or r.run.fold in p.folds]))
+        measure = p.measure or recipe.measures[0]
+        ours = compare(results, p.arm, p.versus, measure, folds=p.folds)
+        base = mean(by_seed(results, p.versus, measure, folds=p.folds).values())
+        alternative = by_seed(results, recipe.reference, measure, folds=p.folds) if recipe.reference else {}
+        reference = Score(recipe.reference, mean(alternative.values())) if alternative else None
+        evidence = Claim(ours, p.effect, p.margin, p.sign, healthy if p.gated else ())
+        lines.append(Line(p.claim, recipe.paper, p.where, measure, evidence, Score(p.versus, base), reference))
+    return lines
+
+
+def score(results: Sequence[Finished], arm: str, measure: str) -> float:
+    """Mean over seeds and folds, for gates."""
+    return interval(list(by_seed(results, arm, measure).values())).mean
+
+
+def _ours(line: Line) -> str:
+    d, e = line.evidence.ours, line.evidence
+    said = f"{e.printed:+.2f}" if e.printed is not None else f"level to {e.margin:g}" if e.margin else "no figure"
+    return f"{d.mean:+.2f} ({d.low:+.2f} to {d.high:+.2f}) over {d.n} seeds, printed {said}"
+
+
+def train_task(name: str, task: AnyTask, config: TaskConfig, data: Any, *, seed: int) -> Scores:
+    """The scores of one run of a task in per cent, with nothing shown and nothing left on disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        quiet = {"accelerator": "cpu", "save_every": 10**9, "log_every": 10**9}
+        own = replace(config, seed=seed, out=f"{folder}/run", **quiet)  # type: ignore[arg-type]
+        return {score: 100 * value for score, value in train_one(task, own, data, name=name).scores.items()}
+
+
+def itself(path: Path) -> Path:
+    """`load` of recipes that read their files as they go."""
+    return path
+
+
+def digest(recipe: Recipe[Any], data: Path) -> str:
+    """Of the files that the runs depend on."""
+    if recipe.data is None:
+        return "with a package"
+    paths = [data / name for name in recipe.files] or [data]
+    if missing := [path.name for path in paths if not path.is_file()]:
+        raise SystemExit(f"no {' and '.join(missing)} at {data}: give data= the {'folder' if recipe.files else 'file'}")
+    return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]
+
+
+def current_commit() -> str:
+    """With a + where code was changed since."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=REPO, capture_output=True, text=True, check=False).stdout.strip()
+
+    changed = "+" if git("status", "--porcelain", "--", "src", "recipes") else ""
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + changed

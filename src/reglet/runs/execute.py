@@ -1,0 +1,157 @@
+"""All runs of an experiment: those that are stored are read, the others computed and stored as soon as they are there.
+
+`jobs` worker processes of one thread each share the machine.  Each reads the data once.  Ctrl-C is for the parent: it
+starts no more runs and lets those under way finish.  Workers end with their parent, however that ends.
+"""
+
+import multiprocessing
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Literal, TypeVar
+
+import torch
+
+from reglet.runs.run import Finished, Json, Run, store, stored
+
+D = TypeVar("D")
+Jobs = int | Literal["auto"]
+Done = Callable[[Finished], None]
+Says = Callable[[str], None]
+
+
+def execute(
+    runs: Sequence[Run],
+    compute: Callable[[Run, D], Json],
+    *,
+    load: Callable[[], D],
+    out: Path,
+    jobs: Jobs = "auto",
+    about: Mapping[str, Any] | None = None,
+    line: Callable[[Finished], str] | None = None,
+) -> list[Finished]:
+    """The results, in the order of `runs`.
+
+    compute: run, data -> scores.  It and `load` are functions of a module, or a `partial` of one, because other
+    processes call them.  Files of its own go beside the result, under the run's key: the result is written last.
+    jobs: 1 computes in this process.  about: stored beside each result.  line: what is printed of one.
+    """
+    out.mkdir(parents=True, exist_ok=True)
+    missing = [run for run in runs if stored(run, out) is None]
+    if missing:
+        with progress(len(missing)) as (advance, says):
+            if len(missing) < len(runs):
+                says(f"{len(runs) - len(missing)} of {len(runs)} runs are stored in {out}; going on from there")
+
+            def done(finished: Finished) -> None:
+                advance()
+                says((line or in_words)(finished))
+
+            count = min(resolve(jobs), len(missing))
+            job = Job(compute, load, out, dict(about or {}))
+            if count == 1:
+                _here(missing, job, done)
+            else:
+                _in_workers(missing, job, count, done, says)
+    return [found for run in runs if (found := stored(run, out)) is not None]
+
+
+def in_words(finished: Finished) -> str:
+    numbers = [f"{name} {value:.4g}" for name, value in finished.scores.items() if isinstance(value, int | float)]
+    return f"{finished.run.name}: {', '.join(numbers[:3])}, {finished.about['seconds']:.0f} s"
+
+
+def resolve(jobs: Jobs) -> int:
+    """auto: as many as there are cores, or one where there is an accelerator, which runs would fight for."""
+    if jobs == "auto":
+        if torch.accelerator.is_available():
+            return 1
+        return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if jobs < 1:
+        raise ValueError(f"jobs is auto or at least 1, got {jobs}")
+    return jobs
+
+
+class Job:
+    """What a worker does with a run, whichever it is."""
+
+    def __init__(self, compute: Callable[[Run, Any], Json], load: Callable[[], Any], out: Path, about: Json) -> None:
+        self.compute, self.load, self.out, self.about = compute, load, out, about
+
+    def __call__(self, run: Run, data: Any) -> Finished:
+        started, cpu = time.time(), time.process_time()
+        scores = self.compute(run, data)
+        took = {"seconds": time.time() - started, "cpu_seconds": time.process_time() - cpu}
+        versions = {"torch": torch.__version__, "date": time.strftime("%Y-%m-%d")}
+        store(Finished(run, scores, took | versions | self.about), self.out)
+        finished = stored(run, self.out)
+        assert finished is not None
+        return finished
+
+
+def _here(missing: Sequence[Run], job: Job, done: Done) -> None:
+    data = job.load()
+    for run in missing:
+        done(job(run, data))
+
+
+def _in_workers(missing: Sequence[Run], job: Job, count: int, done: Done, says: Says) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(count, mp_context=spawn, initializer=_start_worker, initargs=(job,)) as pool:
+        waiting, under_way = list(reversed(missing)), set[Future[Finished]]()
+        try:
+            while waiting or under_way:
+                # No more than can start at once: what the pool was given it computes, even when asked to stop.
+                while waiting and len(under_way) < count:
+                    under_way.add(pool.submit(_work, waiting.pop()))
+                finished, under_way = wait(under_way, return_when=FIRST_COMPLETED)
+                for future in finished:
+                    done(future.result())
+        except BaseException:
+            says("stopping: the runs under way are finished and stored first")
+            raise
+
+
+_job: Job  # of a worker process,
+_data: Any  # read once, not sent with every run
+
+
+def _start_worker(job: Job) -> None:
+    global _job, _data
+    torch.set_num_threads(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # `fit` leaves an ignored signal ignored
+    threading.Thread(target=_die_with_parent, daemon=True).start()
+    _job, _data = job, job.load()
+
+
+def _die_with_parent() -> None:
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)
+
+
+def _work(run: Run) -> Finished:
+    return _job(run, _data)
+
+
+@contextmanager
+def progress(total: int) -> Iterator[tuple[Callable[[], None], Says]]:
+    """A bar on stderr where rich is installed; (advance it, print a line)."""
+    try:
+        from rich.console import Console
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+        from rich.progress import TimeRemainingColumn as Left
+    except ImportError:
+        yield (lambda: None), print
+        return
+    console = Console(stderr=True, highlight=False, soft_wrap=True)
+    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), Left())
+    with Progress(*columns, console=console) as bar:
+        task = bar.add_task("", total=total)
+        yield (lambda: bar.advance(task)), (lambda text: bar.console.print(text, markup=False))

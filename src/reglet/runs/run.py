@@ -1,0 +1,74 @@
+"""A run, and the store of finished ones: a file each, whose name is a digest of all that the run depends on."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from reglet.engine.run_folder import write_json
+
+Json = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """One arm on one seed and fold.  Runs with the same seed and fold are paired.
+
+    fold: the part that is tested, or the data set; "" where there is one only.
+    settings: everything else that the result depends on, the digest of the data too.  What JSON can hold.
+    """
+
+    arm: str
+    seed: int
+    fold: str = ""
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+    def describe(self) -> Json:
+        about = {"arm": self.arm, "seed": self.seed, "fold": self.fold, "settings": dict(self.settings)}
+        plain: Json = json.loads(json.dumps(about))  # as it will be read back: lists for tuples
+        return plain
+
+    @property
+    def key(self) -> str:
+        """
+        >>> Run("SMI", 0).key == Run("SMI", 0, settings={}).key != Run("SMI", 1).key
+        True
+        """
+        return hashlib.sha256(json.dumps(self.describe(), sort_keys=True).encode()).hexdigest()[:16]
+
+    @property
+    def name(self) -> str:
+        return ", ".join(part for part in (self.arm, self.fold, f"seed {self.seed}") if part)
+
+    def __hash__(self) -> int:
+        return hash(self.key)
+
+
+@dataclass(frozen=True)
+class Finished:
+    """about: commit, date, seconds; what the result should not depend on."""
+
+    run: Run
+    scores: Json
+    about: Json
+
+
+def store(finished: Finished, folder: Path) -> None:
+    """All of it or nothing, whatever stops the process."""
+    write_json(
+        folder / f"{finished.run.key}.json",
+        {"run": finished.run.describe(), "scores": finished.scores, "about": finished.about},
+    )
+
+
+def stored(run: Run, folder: Path) -> Finished | None:
+    """The result of this very run.  A file that says it is of another one counts as none."""
+    path = folder / f"{run.key}.json"
+    if not path.exists():
+        return None
+    found: Json = json.loads(path.read_text())
+    if found.get("run") != run.describe():
+        return None
+    return Finished(run, found["scores"], found["about"])

@@ -1,0 +1,161 @@
+"""What a recipe found, as the file that tables, documents and figures are generated from.
+
+    {"recipe", "command", "commit", "date", "minutes",        how to repeat it
+     "budget": {"share", "of"},                               of the paper's
+     "claims": [{"claim", "paper", "where", "measure",        what is claimed, and where
+                 "printed", "margin", "sign",                 the effect that was printed
+                 "ours": {"mean", "low", "high", "n"},        the paired difference with its 95 % interval
+                 "baseline": {"name", "score"}, "reference",  what it is a difference from, and the simplest alternative
+                 "gates": [{"name", "value", "threshold", "rule", "passed"}],
+                 "verdict", "why", "seeds_needed"}]}
+
+The claims of a file are corrected together.  A verdict that is not the rule's is refused, whoever wrote it.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from reglet.engine.run_folder import write_json
+from reglet.runs.interval import Interval
+from reglet.runs.run import Json
+from reglet.runs.verdict import Claim, Gate, judge
+
+Number = int | float
+SUMMARY: dict[str, Any] = {
+    "recipe": str,
+    "command": str,
+    "commit": str,
+    "date": str,
+    "minutes": Number,
+    "budget": {"share": Number | None, "of": str},
+    "claims": list,
+}
+CLAIM: dict[str, Any] = {
+    "claim": str,
+    "paper": str,
+    "where": str,
+    "measure": str,
+    "printed": Number | None,
+    "margin": Number | None,
+    "sign": int,
+    "ours": {"mean": Number, "low": Number, "high": Number, "n": int},
+    "baseline": {"name": str, "score": Number},
+    "reference": dict | None,
+    "gates": list,
+    "verdict": str,
+    "why": str,
+    "seeds_needed": int | None,
+}
+GATE: dict[str, Any] = {"name": str, "value": Number, "threshold": Number, "rule": str, "passed": bool}
+SCORE: dict[str, Any] = {"name": str, "score": Number}
+
+
+@dataclass(frozen=True)
+class Score:
+    name: str
+    score: float
+
+
+@dataclass(frozen=True)
+class Line:
+    """A claim and its evidence, before the verdict.  reference: the simplest alternative, such as raw pixels."""
+
+    claim: str
+    paper: str
+    where: str
+    measure: str
+    evidence: Claim
+    baseline: Score
+    reference: Score | None = None
+
+
+def summarise(
+    recipe: str,
+    lines: Sequence[Line],
+    *,
+    command: str,
+    commit: str,
+    date: str,
+    minutes: float,
+    share: float | None,
+    of: str = "images seen",
+) -> Json:
+    """With the verdicts.  share: of the paper's budget, counted in `of`; None where that is not known."""
+    verdicts = judge([line.evidence for line in lines])
+    claims = []
+    for line, verdict in zip(lines, verdicts, strict=True):
+        e = line.evidence
+        claims.append(
+            {
+                "claim": line.claim,
+                "paper": line.paper,
+                "where": line.where,
+                "measure": line.measure,
+                "printed": e.printed,
+                "margin": e.margin,
+                "sign": e.sign,
+                "ours": asdict(e.ours),
+                "baseline": asdict(line.baseline),
+                "reference": None if line.reference is None else asdict(line.reference),
+                "gates": [{**asdict(gate), "passed": gate.passed} for gate in e.gates],
+                "verdict": verdict.word,
+                "why": verdict.why,
+                "seeds_needed": verdict.seeds_needed,
+            }
+        )
+    facts = {"recipe": recipe, "command": command, "commit": commit, "date": date, "minutes": minutes}
+    return check({**facts, "budget": {"share": share, "of": of}, "claims": claims})
+
+
+def write_summary(path: Path, summary: Json) -> None:
+    write_json(path, check(summary))
+
+
+def read_summary(path: Path) -> Json:
+    return check(json.loads(path.read_text()), where=path.name)
+
+
+def check(summary: Json, *, where: str = "summary") -> Json:
+    """The summary, if it has every key with its type and the verdicts of the rule."""
+    _require(summary, SUMMARY, where)
+    for i, claim in enumerate(summary["claims"]):
+        at = f"{where}.claims[{i}]"
+        _require(claim, CLAIM, at)
+        for j, gate in enumerate(claim["gates"]):
+            _require(gate, GATE, f"{at}.gates[{j}]")
+            if gate["passed"] != _gate(gate).passed:
+                raise ValueError(f"{at}: gate {gate['name']!r} says passed = {gate['passed']}, its numbers do not")
+        if claim["reference"] is not None:
+            _require(claim["reference"], SCORE, f"{at}.reference")
+    for claim, verdict in zip(summary["claims"], judge([evidence(c) for c in summary["claims"]]), strict=True):
+        said = (claim["verdict"], claim["why"], claim["seeds_needed"])
+        if said != (verdict.word, verdict.why, verdict.seeds_needed):
+            raise ValueError(f"{where}: {claim['claim']!r} says {said}, the rule {verdict}")
+    return summary
+
+
+def evidence(claim: Json) -> Claim:
+    """Of a claim in a summary."""
+    sign: Literal[1, -1] = 1 if claim["sign"] > 0 else -1
+    gates = tuple(_gate(gate) for gate in claim["gates"])
+    printed, margin = (None if claim[key] is None else float(claim[key]) for key in ("printed", "margin"))
+    middle, low, high = (float(claim["ours"][key]) for key in ("mean", "low", "high"))
+    return Claim(Interval(middle, low, high, claim["ours"]["n"]), printed, margin, sign, gates)
+
+
+def _gate(gate: Json) -> Gate:
+    return Gate(gate["name"], float(gate["value"]), float(gate["threshold"]), gate["rule"])
+
+
+def _require(found: Any, schema: Mapping[str, Any], where: str) -> None:
+    if not isinstance(found, dict) or found.keys() != schema.keys():
+        got = sorted(found) if isinstance(found, dict) else repr(found)
+        raise ValueError(f"{where} has the keys {sorted(schema)}; got {got}")
+    for key, kind in schema.items():
+        if isinstance(kind, dict):
+            _require(found[key], kind, f"{where}.{key}")
+        elif not isinstance(found[key], kind):
+            raise ValueError(f"{where}.{key} is {kind}; got {found[key]!r}")

@@ -1,0 +1,163 @@
+"""Does a claim hold?  Verdicts by rule, from the interval of our difference and the effect that the paper printed.
+
+    holds          the interval excludes 0 and reaches the printed effect
+    smaller        it excludes 0 and lies below the printed effect
+    excluded       it lies below the printed effect and contains 0, or lies on the other side of 0
+    underpowered   it contains both, or there are fewer than five seeds
+    cannot show    a health gate failed, so that no effect could have shown
+
+A claim that two arms are level has a margin: it holds where the interval lies within, is excluded where it lies
+outside, and is underpowered where it crosses the edge.  A claim without a figure has a direction: it holds where the
+interval excludes 0 on that side, is excluded on the other, and is underpowered where it contains 0.
+
+Several claims in one table are corrected together.  "Excludes 0" and "lies below the printed effect" are two hypotheses
+of a claim, of which one at most is true.  So of the 2m hypotheses of m claims at most m are true, and Holm's procedure
+with that count (Shaffer 1986) holds the chance of any wrong verdict in the table at 5 %: the j-th smallest p-value is
+multiplied by min(m, 2m - j + 1).
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from reglet.runs.interval import LEVEL, Interval, seeds_needed
+
+Word = Literal["holds", "smaller", "excluded", "underpowered", "cannot show"]
+WORDS: tuple[Word, ...] = ("holds", "smaller", "excluded", "underpowered", "cannot show")
+SEEDS = 5  # the least that a verdict rests on
+
+
+@dataclass(frozen=True)
+class Gate:
+    """A condition of health: without it no effect could show.  rule: what value must be, beside the threshold.
+
+    >>> Gate("baseline above raw pixels", 34.6, 38.2).passed
+    False
+    """
+
+    name: str
+    value: float
+    threshold: float
+    rule: Literal["at least", "at most"] = "at least"
+
+    @property
+    def passed(self) -> bool:
+        return self.value >= self.threshold if self.rule == "at least" else self.value <= self.threshold
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says of a difference, and ours.
+
+    printed: its effect in our unit; None where it prints no figure.  margin: of a claim that two arms are level.
+    sign: the direction of a claim without a figure.
+    """
+
+    ours: Interval
+    printed: float | None = None
+    margin: float | None = None
+    sign: Literal[1, -1] = 1
+    gates: tuple[Gate, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.margin is not None and (self.margin <= 0 or self.printed is not None):
+            raise ValueError(f"a claim of levelness has a positive margin and no printed effect, got {self}")
+        if self.printed == 0:
+            raise ValueError("a printed effect of 0 is a claim of levelness: give a margin instead")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """why: the gates that failed.  seeds_needed: for 80 % power, where more would help; None if over 1,000.
+
+    adjusted: the corrected p-values, of no effect and of the printed one (or of the edge of the margin).
+    """
+
+    word: Word
+    why: str = ""
+    seeds_needed: int | None = None
+    adjusted: tuple[float, float] = (1.0, 1.0)
+
+
+def judge(claims: Sequence[Claim]) -> list[Verdict]:
+    """The verdicts of one table."""
+    able = [claim for claim in claims if _failed(claim) == "" and claim.ours.n >= SEEDS]
+    corrected = iter(correct([_tests(claim) for claim in able]))
+    verdicts = []
+    for claim in claims:
+        if why := _failed(claim):
+            verdicts.append(Verdict("cannot show", why))
+        elif claim.ours.n < SEEDS:
+            verdicts.append(Verdict("underpowered", seeds_needed=_needed(claim, len(claims))))
+        else:
+            zero, printed = next(corrected)
+            word = _word(claim, zero <= LEVEL, printed <= LEVEL)
+            needed = _needed(claim, len(able)) if word == "underpowered" else None
+            verdicts.append(Verdict(word, "", needed, (zero, printed)))
+    return verdicts
+
+
+def correct(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
+    """Adjusted p-values of m pairs of hypotheses, of each of which one at most is true.
+
+    >>> correct([(0.01, 0.5)]), correct([(0.01, 1.0), (0.02, 1.0)])
+    ([(0.01, 0.5)], [(0.02, 1.0), (0.04, 1.0)])
+    """
+    m = len(pairs)
+    flat = [p for pair in pairs for p in pair]
+    adjusted, largest = [0.0] * len(flat), 0.0
+    for j, i in enumerate(sorted(range(len(flat)), key=flat.__getitem__), start=1):
+        largest = max(largest, min(1.0, min(m, 2 * m - j + 1) * flat[i]))
+        adjusted[i] = largest
+    return list(zip(adjusted[::2], adjusted[1::2], strict=True))
+
+
+def _tests(claim: Claim) -> tuple[float, float]:
+    """p-values of no effect and of the printed one.  Of a level claim: of the two edges of the margin."""
+    if claim.margin is not None:
+        return claim.ours.p(-claim.margin), claim.ours.p(claim.margin)
+    return claim.ours.p(), 1.0 if claim.printed is None else claim.ours.p(claim.printed)
+
+
+def _word(claim: Claim, zero: bool, printed: bool) -> Word:
+    """zero, printed: is that hypothesis rejected?"""
+    m = claim.ours.mean
+    if claim.margin is not None:
+        if abs(m) < claim.margin:
+            return "holds" if zero and printed else "underpowered"
+        return "excluded" if (printed if m > 0 else zero) else "underpowered"
+    if claim.printed is None:
+        return "underpowered" if not zero else "holds" if m * claim.sign > 0 else "excluded"
+    with_paper = m * claim.printed > 0
+    below = printed and (abs(m) < abs(claim.printed) or not with_paper)
+    if zero:
+        return "excluded" if not with_paper else "smaller" if below else "holds"
+    return "excluded" if below else "underpowered"
+
+
+def _failed(claim: Claim) -> str:
+    return "; ".join(
+        f"{gate.name}: {gate.value:.4g}, not {gate.rule} {gate.threshold:.4g}"
+        for gate in claim.gates
+        if not gate.passed
+    )
+
+
+def _needed(claim: Claim, claims: int) -> int | None:
+    """At the level that the first of so many claims is tested at.  A figure not printed is the one seen."""
+    effect = claim.printed if claim.printed is not None else claim.margin or claim.ours.mean
+    found = seeds_needed(claim.ours, effect, level=LEVEL / max(claims, 1))
+    return None if found is None else max(found, SEEDS)
+
+
+def in_words(verdict: Verdict) -> str:
+    """
+    >>> in_words(Verdict("underpowered", seeds_needed=24))
+    'underpowered: 24 seeds needed'
+    """
+    if verdict.word == "cannot show":
+        return f"cannot show ({verdict.why})"
+    if verdict.word == "underpowered":
+        many = "more than 1,000" if verdict.seeds_needed is None else f"{verdict.seeds_needed:,}"
+        return f"underpowered: {many} seeds needed"
+    return verdict.word

@@ -1,0 +1,66 @@
+"""The documents are those of the summaries; what a person types into them is found."""
+
+import pytest
+from recipes.pages import FIGURE, PAGE, beyond, figure, in_brief, page, pages, summaries
+from recipes.recipe import REPO
+
+from reglet.runs import Claim, Gate, Interval, Line, Score, summarise
+
+
+def test_the_documents_are_up_to_date() -> None:
+    for path, text in pages(summaries(), beyond(), (REPO / "README.md").read_text(encoding="utf-8")).items():
+        assert (REPO / path).read_text(encoding="utf-8") == text, f"{path}: run python -m recipes.pages"
+
+
+@pytest.fixture
+def summary() -> dict:
+    def line(claim: str, low: float, high: float, **more: object) -> Line:
+        evidence = Claim(Interval((low + high) / 2, low, high, 9), **more)  # type: ignore[arg-type]
+        return Line(claim, "A <paper>", "table 1", "accuracy", evidence, Score("base", 50.0), Score("raw", 40.0))
+
+    lines = [
+        line("one", 1.0, 3.0, printed=2.0),
+        line("two", -0.5, 0.5, printed=2.0),
+        line("three", -50.0, 50.0, printed=2.0),
+        line("four", -0.2, 0.2, margin=1.0),
+        line("five", -3.0, -1.0, sign=-1),
+        line("six", 1.0, 3.0, printed=2.0, gates=(Gate("above raw", 30.0, 40.0),)),
+    ]
+    facts = {"command": "python -m x", "commit": "abc", "date": "2026-11-18", "minutes": 3.0}
+    return summarise("x", lines, **facts, share=0.01)  # type: ignore[arg-type]
+
+
+def test_three_lines(summary: dict) -> None:
+    holds, not_quite, still_open = in_brief([summary]).splitlines()
+    assert holds.startswith("- **Holds** (3 of 6): A <paper>: one, +2.0 (+1.0 to +3.0), printed +2;")
+    assert "two" in not_quite
+    assert still_open == "- **Open** (2 of 6): 1 underpowered, 1 cannot show."
+
+
+def test_a_line_for_every_claim(summary: dict) -> None:
+    text = page([summary], [{"paper": "B", "where": "table 9", "printed": "1", "why": "a thousand GPUs"}])
+    assert "6 claims: 3 holds, 0 smaller, 1 excluded, 1 underpowered, 1 cannot show." in text
+    assert (
+        "| A <paper>, table 1 | three (accuracy) | +2 | +0.0 (-50.0 to +50.0) | 9 | base 50 | raw 40 | underpow" in text
+    )
+    assert "cannot show (above raw: 30, not at least 40)" in text
+    assert "1 % of the paper's images seen" in text
+    assert "| B | table 9 | 1 | a thousand GPUs |" in text
+
+
+def test_the_figure_has_the_paper_at_one_and_ends_at_its_axis(summary: dict) -> None:
+    text = figure([summary])
+    assert text.count("<circle") == 6
+    assert "A &lt;paper&gt;: one" in text
+    dots = [float(part.split('"')[0]) for part in text.split('<circle cx="')[1:]]
+    printed, zero = dots[0], dots[1]
+    assert dots[4] == printed, "less, as claimed, is on the paper's side"
+    assert dots[2] == dots[3] == zero
+    assert 'x1="470.0" x2="810.0"' in text
+
+
+def test_every_summary_is_of_a_recipe() -> None:
+    for found in summaries():
+        assert (REPO / "recipes" / f"{found['recipe']}.py").exists()
+    assert (REPO / PAGE).exists()
+    assert (REPO / FIGURE).exists()

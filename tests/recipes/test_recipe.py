@@ -1,0 +1,134 @@
+"""The frame of all recipes, on one that computes nothing; and what every recipe has to be."""
+
+import importlib
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from recipes.recipe import Printed, Recipe, above, current_commit, digest, inside, main, plan, settled
+
+from reglet.runs import Finished, Run, read_summary
+
+RECIPES = [
+    path.stem
+    for path in sorted(Path(__file__).parents[2].glob("recipes/*.py"))
+    if "RECIPE = " in path.read_text(encoding="utf-8")
+]
+
+
+def load(path: Path) -> float:
+    return float(path.read_text())
+
+
+def compute(run: Run, offset: float) -> dict[str, float]:
+    """Best at lr 0.2; the arm "more" is 2 above the others; seeds and folds have a noise of their own."""
+    noise = np.random.default_rng([run.seed, len(run.fold), len(run.arm)]).normal(scale=0.05)
+    score = offset + 10 * run.seed + len(run.fold) - abs(run.settings["lr"] - 0.2) + (2 if run.arm == "more" else 0)
+    return {"score": float(score + noise), "validation": float(score)}
+
+
+def gates(results: list[Finished]) -> list:
+    return [above(results, "base", "nothing", "score"), inside(results, RECIPE.grid, "lr")]
+
+
+RECIPE = Recipe(
+    name="nothing",
+    paper="none",
+    compute=compute,
+    load=load,
+    data=Path("nowhere"),
+    settings={"lr": 0.1, "steps": 3, "plain": True},
+    arms={"base": {}, "more": {}, "twice": {"steps": 6}, "nothing": {"lr": 50.0}},
+    folds=("a", "bb"),
+    base="base",
+    measures=("score",),
+    grid={arm: [{"lr": lr} for lr in (0.1, 0.2, 0.3)] for arm in ("base", "more")},
+    choice_of={"twice": "base"},
+    once=("nothing",),
+    printed=(
+        Printed("more is more", "table 1", "more", "base", 2.0),
+        Printed("more is much more", "table 1", "more", "base", 4.0),
+        Printed("twice is level", "table 2", "twice", "base", margin=1.0),
+        Printed("more is less on one fold", "table 3", "more", "base", -2.0, folds=("a",)),
+    ),
+    gates=gates,
+    reference="nothing",
+    share=0.01,
+)
+
+
+@pytest.fixture
+def words(tmp_path: Path) -> list[str]:
+    (tmp_path / "data").write_text("1000")
+    return [f"data={tmp_path / 'data'}", f"out={tmp_path / 'out'}", "jobs=1"]
+
+
+def test_from_trials_to_verdicts(words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(RECIPE, words) == 0
+    printed = capsys.readouterr().out
+    summary = read_summary(tmp_path / "out/summary.json")
+    assert [c["verdict"] for c in summary["claims"]] == ["holds", "smaller", "holds", "excluded"]
+    assert summary["claims"][0]["ours"]["n"] == 5
+    assert summary["claims"][0]["reference"]["name"] == "nothing"
+    assert summary["budget"] == {"share": 0.01, "of": "images seen"}
+    assert summary["commit"] == current_commit()
+    assert "more is more: +" in printed
+    assert "gate base above nothing" in printed
+    stored = [
+        json.loads(path.read_text())["run"] for path in (tmp_path / "out").glob("*.json") if path.stem != "summary"
+    ]
+    finals = [run for run in stored if "trial" not in run["settings"]]
+    assert {run["settings"]["lr"] for run in finals if run["arm"] != "nothing"} == {0.2}, (
+        "each has the choice of trials"
+    )
+    assert len(stored) - len(finals) == 2 * 3 * 2
+    assert len(finals) == 2 * (3 * 5 + 1)
+    assert {run["seed"] for run in finals} == {1, 2, 3, 4, 5}, "sizes were settled on seed 0"
+
+
+def test_a_gate_that_fails_stops_every_verdict(words: list[str], tmp_path: Path) -> None:
+    edge = replace(RECIPE, grid={arm: [{"lr": lr} for lr in (0.2, 0.3)] for arm in ("base", "more")})
+    failing = replace(edge, gates=lambda results: [inside(results, edge.grid, "lr")])
+    assert main(failing, words) == 0
+    claims = read_summary(tmp_path / "out/summary.json")["claims"]
+    assert {c["verdict"] for c in claims} == {"cannot show"}
+    assert claims[0]["why"] == "choices of lr on the edge of the grid: 2, not at most 0"
+
+
+def test_settings_by_name(words: list[str], tmp_path: Path) -> None:
+    assert main(RECIPE, [*words, "seeds=2", "steps=4", "plain=false"]) == 0
+    assert "steps=4" in read_summary(tmp_path / "out/summary.json")["command"]
+    for wrong, says in (("step=4", "'step'"), ("seeds=many", "many"), ("steps=a", "'a'"), ("plain=maybe", "maybe")):
+        with pytest.raises(SystemExit, match=says):
+            main(RECIPE, [*words, wrong])
+
+
+def test_how_far_twice_the_steps_move_a_baseline() -> None:
+    results = [Finished(Run(arm, s), {"y": y}, {}) for s in (1, 2) for arm, y in (("base", 50.0), ("twice", 51.5))]
+    gate = settled(results, "base", "twice", "y")
+    assert (gate.value, gate.passed) == (1.5, False)
+
+
+def test_missing_data_are_named(tmp_path: Path) -> None:
+    with pytest.raises(SystemExit, match=r"no there.npz at .*: give data= the file"):
+        digest(RECIPE, tmp_path / "there.npz")
+    with pytest.raises(SystemExit, match=r"no a.npz and b.npz at .*: give data= the folder"):
+        digest(replace(RECIPE, files=("a.npz", "b.npz")), tmp_path)
+
+
+@pytest.mark.parametrize("name", RECIPES)
+def test_every_recipe_is_whole(name: str) -> None:
+    """Runs differ, comparisons name arms that are there, and the searches are of one size."""
+    recipe = importlib.import_module(f"recipes.{name}").RECIPE
+    assert recipe.name == name
+    runs = plan(recipe, recipe.settings, {}, seeds=2)
+    assert len({run.key for run in runs}) == len(runs)
+    versus = {recipe.base} if isinstance(recipe.base, str) else {*recipe.base, *recipe.base.values()}
+    compared = {arm for p in recipe.printed for arm in (p.arm, p.versus)}
+    assert versus - {""} | compared | {*recipe.once, *recipe.grid} <= set(recipe.arms)
+    assert len({len(tries) for tries in recipe.grid.values()}) <= 1
+    assert recipe.seeds >= 5
+    assert all(p.effect or p.margin or p.sign for p in recipe.printed)
+    assert all(set(p.folds or ()) <= set(recipe.folds) for p in recipe.printed)
