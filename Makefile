@@ -1,6 +1,7 @@
 # Everything a fresh machine needs: `make demo`, `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
+DEVICE ?= pretend
 
 .PHONY: demo test lint bench clean
 
@@ -23,8 +24,9 @@ BIN := .venv/bin
 demo: .venv/runs
 	$(BIN)/python examples/demo.py --out runs/demo
 
+# DEVICE: where the laws of tests/device are held; cuda, mps or cpu in place of the pretend accelerator.
 test: .venv/installed
-	$(BIN)/python -m pytest -n 2 --dist worksteal
+	DEVICE=$(DEVICE) $(BIN)/python -m pytest -n 2 --dist worksteal
 
 lint: .venv/installed
 	$(BIN)/ruff check .

@@ -26,6 +26,7 @@ from benchmarks.timing import Step, interleave
 from benchmarks.views import smooth, torchvision_policy
 from reglet import backbones, losses, methods, views
 from reglet.data import InMemory
+from reglet.engine.feed import ImageFeed
 from reglet.engine.settings import Settings
 from reglet.method import Batch
 from reglet.train import fit
@@ -112,7 +113,7 @@ def with_reglet(images: Tensor, watch: Stopwatch) -> Step:
         mark = watch.epoch()
         with tempfile.TemporaryDirectory() as folder:
             settings = Settings(out=str(Path(folder) / "run"), epochs=1, batch=BATCH, accelerator="cpu")
-            fit(method, data, Marked(policy, mark), settings, shown=False)
+            fit(method, ImageFeed(data, Marked(policy, mark), batch=BATCH), settings, shown=False)
 
     return epoch
 

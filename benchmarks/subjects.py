@@ -129,7 +129,7 @@ def directions(loss: OnViews, z: Tensor) -> Tensor | None:
     slices = getattr(loss, "slices", None)
     if not isinstance(slices, Slices):
         return None
-    return next(slices.chunks(z.shape[-1], like=z, split=False, size=slices.count))
+    return torch.cat(list(slices.at(slices.step, z).chunks(slices.count)))
 
 
 def _directions(z: Tensor, k: int) -> Tensor:

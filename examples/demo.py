@@ -7,8 +7,8 @@ canvas at a position, size and angle of its own (`reglet.data`), a conv net, VIS
 the features of the exported encoder, of the same network before training, and from the pixels; and `reglet report`
 writes a page to look at.  Run again, it goes on where it was stopped.
 
-Measured on two cores, 2026-11-16: 102 to 137 s in all; linear probe 82.4 % (seed 0, the default; 79.6 and 72.6 % with
-seeds 1 and 2), the same network untrained 14.4 %, raw pixels 20.4 %.
+Measured on two slow cores (AVX2 only), 2026-11-18: 92 s in all, one run; linear probe 74.0 % (seed 0), the same network
+untrained 14.4 %, raw pixels 20.4 %.  With epochs=55 it takes 168 s there and reaches 79.2 %.
 """
 
 import argparse
@@ -25,7 +25,7 @@ from torch import Tensor
 
 from reglet import backbones, cli
 from reglet.data import Images, load_pair
-from reglet.engine.embed import features
+from reglet.evaluate.embed import features
 from reglet.export import load_encoder
 from reglet.probes import knn_probe, linear_probe
 from reglet.report import write_report
@@ -35,7 +35,7 @@ Score = dict[str, float]
 WORDS = (
     "model=convnet_deep",
     "views=digits-strong",
-    "epochs=55",
+    "epochs=30",
     "batch=64",
     "lr=3e-3",
     "loss.lam=0.6",

@@ -24,6 +24,7 @@ from reglet.backbones import ViT, projector
 from reglet.backbones.protocol import Tokens
 from reglet.data import InMemory
 from reglet.data.digit_masks import MaskedDigits, masked_digits
+from reglet.engine.feed import ImageFeed
 from reglet.engine.settings import Settings
 from reglet.export import load_encoder, preprocessing
 from reglet.losses import VISRegLoss
@@ -183,7 +184,8 @@ def pretrained(source: MaskedDigits, out: Path, *, epochs: int) -> ViT:
     learner = JointEmbedding(net, VISRegLoss(lam=0.6, slices=256), projector=projector(net.dim, widths=(512, 512, 32)))
     images = InMemory(source.digits.images[:1297], name="digits")
     settings = Settings(out=str(out), epochs=epochs, batch=64, lr=2e-3, resume=out.exists(), save_every=10**9)
-    fit(learner, images, views.policy("digits-strong", size=32), settings)
+    feed = ImageFeed(images, views.policy("digits-strong", size=32), batch=settings.batch, seed=settings.seed)
+    fit(learner, feed, settings)
     return net
 
 

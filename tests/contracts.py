@@ -12,6 +12,7 @@ from tests.losses import oracles
 from torch import Tensor
 
 import reglet
+from reglet.losses.slices import EVALUATION
 
 Oracle = Callable[[Tensor, int, Tensor], dict[str, Tensor]]  # z, number of global views, directions -> weighted terms
 
@@ -38,7 +39,8 @@ def directions(loss: Any, z: Tensor) -> Tensor:
     if not hasattr(loss, "slices"):
         return z.new_zeros(0, z.shape[-1])
     like = z.float() if z.dtype in (torch.float16, torch.bfloat16) else z
-    return torch.cat(list(loss.slices.chunks(z.shape[-1], like=like, split=False, size=loss.slices.count)))
+    step = loss.slices.step if loss.training else EVALUATION
+    return torch.cat(list(loss.slices.at(step, like).chunks(loss.slices.count)))
 
 
 def expected(row: Row, loss: Any, z: Tensor, n_global: int | None = None) -> dict[str, Tensor]:
@@ -184,6 +186,9 @@ ROWS = [
     _row("smi-signed-cross", reglet.SMILoss, _smi, signed=True, target=0.5, pairs=("12",)),
     _row("smi-within", reglet.SMILoss, _smi, pairs=("11", "22"), off="lin"),
 ]
+
+# Losses between the samples of a batch, without slices.
+PAIR_LOSSES = {reglet.VICRegLoss, reglet.BarlowTwinsLoss, reglet.NTXentLoss, reglet.SMILoss}
 
 # One row of each class, with all of its terms: for what costs seconds a row (compilation, processes).
 PLAIN = {"visreg", "visreg-loss", "swd", "swd-loss", "sigreg", "lejepa", "vicreg", "barlow", "ntxent", "smi"}

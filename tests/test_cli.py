@@ -9,8 +9,9 @@ import torch
 from safetensors.torch import load_file
 
 from reglet.cli import main
+from reglet.cli.dispatch import COMMANDS
 from reglet.engine.config import Config, from_flat, parse
-from reglet.engine.folder import read_config
+from reglet.engine.run_folder import read_config
 
 
 @pytest.fixture(autouse=True)
@@ -152,6 +153,18 @@ def test_train_with_few_labels_leaving_a_domain_out(
         (["embed", "run=nowhere", "out=x.csv"], "ends in .npz or .parquet"),
         (["export", "runs=x"], "unknown key 'runs'. Did you mean run=?"),
         (["list", "nets"], "reglet list knows data, models"),
+        (["embed", "run=x", "out=x.npz", "batch=abc"], "batch is a whole number, at least 1; got 'abc'"),
+        (["robust", "x", "severities=12"], "severities are numbers from 1 to 5"),
+        (["pretrain", "method=moco", "method.temperature=warm"], "method.temperature is a number; got 'warm'"),
+        (["pretrain", "method=dino", "method.temperature=0.04"], "is 2 numbers with a comma between them; got 0.04"),
+        (["pretrain", "loss.slices=many"], "loss.slices is a whole number; got 'many'"),
+        (["pretrain", "loss.detach=3"], "loss.detach is true or false; got 3"),
+        (["pretrain", "method=vicreg", "loss.variant=x"], "loss.variant is one of official, paper, solo, visreg; got"),
+        (["pretrain", "method.projector=3"], "method.projector is none; got 3"),
+        (["pretrain", "equivariant=ser", "equivariant.weight=x"], "equivariant.weight is a number; got 'x'"),
+        (["pretrain", "equivariant=ser", "equivariant.turns=x"], "equivariant.turns is true or false; got 'x'"),
+        (["pretrain", "projector=wide"], "projector is widths such as 512-512-128, got 'wide'"),
+        (["train", "labels=few"], "labels is a share such as 0.1 or a number such as 1000, got 'few'"),
     ],
 )
 def test_mistakes_are_explained_without_a_traceback(
@@ -164,6 +177,53 @@ def test_mistakes_are_explained_without_a_traceback(
     assert said.err.startswith("reglet: ")
     assert "Traceback" not in said.err
     assert list(tmp_path.iterdir()) == []  # a mistake leaves nothing behind
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is one")
+@pytest.mark.parametrize("name", ["cuda", "mps"])
+def test_an_accelerator_that_is_not_there(
+    name: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    assert main(["pretrain", f"data={data}", "epochs=1", "batch=16", f"out={out}", f"accelerator={name}"]) == 2
+    assert f"{name} was asked for, with 1 devices, and torch finds 0 here" in capsys.readouterr().err
+    assert not out.exists()
+
+
+@pytest.mark.parametrize("error", [TypeError, KeyError, IndexError, AssertionError])
+def test_a_fault_of_ours_is_not_called_a_mistake_of_the_user(
+    error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(words: list[str]) -> int:
+        raise error("'<' not supported")
+
+    monkeypatch.setitem(COMMANDS, "eval", broken)
+    with pytest.raises(error):
+        main(["eval", "runs/a"])
+
+
+def test_a_network_of_the_wrong_kind_is_explained(
+    data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "run"
+    ask = ["pretrain", f"data={data}", "epochs=1", "batch=16", f"out={out}", "projector=8-8", "loss.slices=8"]
+    assert main([*ask, "accelerator=cpu"]) == 0
+    assert main(["eval", str(out), f"data={data}", "blocks=4"]) == 2
+    assert "has no `blocks` and `norm` of a vision transformer" in capsys.readouterr().err
+    assert main(["eval", str(out), f"data={data}", "device=gpu"]) == 2
+    assert "device is auto, cpu, cuda or mps; got 'gpu'" in capsys.readouterr().err
+
+
+def test_arguments_of_several_values() -> None:
+    from reglet.engine.build import build_parts
+
+    given = {"method.temperature": "0.05,0.06", "method.out_dim": 16}
+    config = Config(data="digits", model="convnet", method="dino", out="x", options=given)
+    assert build_parts(config).method.temperature == (0.05, 0.06)
+    config = Config(data="digits", model="convnet", method="smi", out="x", options={"loss.pairs": "11,12"})
+    assert tuple(build_parts(config).method.loss.pairs) == ("11", "12")
+    config = Config(data="digits", model="convnet", method="smi", out="x", options={"loss.pairs": 12})
+    assert tuple(build_parts(config).method.loss.pairs) == ("12",)
 
 
 def test_help(capsys: pytest.CaptureFixture[str]) -> None:

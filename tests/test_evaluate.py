@@ -143,12 +143,11 @@ def test_labels_go_by_name() -> None:
         labels_of(test, train)
 
 
-def test_without_test_images_a_fifth_is_held_out() -> None:
+def test_without_test_images_there_is_no_score() -> None:
     images = coloured(50, 0)
-    train, test = split(images, None, seed=0)
-    assert (len(train), len(test)) == (40, 10)
-    assert not set(train.index.tolist()) & set(test.index.tolist())  # type: ignore[attr-defined]
-    assert split(images, images, seed=0) == (images, images)
+    assert split(images, images) == (images, images)
+    with pytest.raises(ValueError, match="has no images to test on"):
+        split(images, None)
 
 
 class Wrong(nn.Module):
@@ -237,7 +236,7 @@ def test_an_exported_encoder_on_an_archive(encoder: Path, tmp_path: Path) -> Non
 def test_mistakes_leave_no_report(encoder: Path, tmp_path: Path) -> None:
     (encoder / "eval.json").unlink(missing_ok=True)
     unlabelled = write(tmp_path / "x.npz", coloured(30, 0))
-    with pytest.raises(ValueError, match=r"x/fit has no labels.*a .npz archive as an array `labels`"):
+    with pytest.raises(ValueError, match=r"x/train has no labels.*a .npz archive as an array `labels`"):
         evaluate_run(encoder, data=str(unlabelled))
     with pytest.raises(ValueError, match="is an exported encoder, without its data: give data="):
         evaluate_run(encoder)
@@ -246,7 +245,8 @@ def test_mistakes_leave_no_report(encoder: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="name parts of data=, which is missing"):
         evaluate_run(encoder, train="train", test="test")
     grey = tmp_path / "grey.npz"
-    np.savez(grey, images=np.zeros((30, SIZE, SIZE), np.uint8), labels=np.arange(30) % 2)
+    pixels = np.arange(30, dtype=np.uint8)[:, None, None].repeat(SIZE, 1).repeat(SIZE, 2)
+    np.savez(grey, images=pixels, labels=np.arange(30) % 2)
     with pytest.raises(ValueError, match=r"ConvNet takes no images of shape \(1, 16, 16\)"):
         evaluate_run(encoder, data=str(grey))
     assert not (encoder / "eval.json").exists()

@@ -40,7 +40,7 @@ def test_example(script: Path, tmp_path: Path) -> None:
 
 def demo(out: Path, said: str) -> None:
     from reglet.data import load
-    from reglet.engine.embed import features
+    from reglet.evaluate.embed import features
     from reglet.export import load_encoder
 
     left = ["card.json", "checkpoint.safetensors", "config.json", "doctor.json", "encoder.safetensors", "metrics.jsonl"]

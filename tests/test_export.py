@@ -4,14 +4,17 @@ import json
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
 from torch import nn
 
 from reglet import backbones
-from reglet.export import ExportError, bare, export, load_encoder, load_weights
+from reglet.evaluate.embed import embed
+from reglet.export import ExportError, bare, export, load_encoder, load_weights, preprocessing
 
 
 def exported(folder: Path, name: str, *, size: int = 32, **options: object) -> nn.Module:
@@ -79,7 +82,7 @@ def test_comes_back_in_reglet(tmp_path: Path) -> None:
     assert card["verified"]["largest relative difference"] < 1e-4
     x = preprocess(torch.full((2, 3, 40, 40), 255, dtype=torch.uint8))
     assert x.shape == (2, 3, 32, 32)
-    mean, std = (torch.tensor(card["preprocessing"][key]) for key in ("mean", "std"))
+    mean, std = torch.tensor([0.485, 0.456, 0.406]), torch.tensor([0.229, 0.224, 0.225])
     torch.testing.assert_close(x.mean((0, 2, 3)), (1 - mean) / std)
 
 
@@ -106,3 +109,61 @@ def test_weights_of_another_architecture(tmp_path: Path) -> None:
 def test_what_an_adapter_wraps_is_exported() -> None:
     net = nn.Conv2d(3, 4, 3)
     assert bare(backbones.Adapter(net, size=8)) is net
+
+
+def test_the_cards_preprocessing_is_that_of_embed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of photographs as they come: wide, tall, grey, with transparency, on their side."""
+    from PIL import Image
+
+    photos = tmp_path / "photos"
+    photos.mkdir()
+    rng = np.random.default_rng(0)
+    for i in range(16):
+        pixels = rng.integers(0, 256, (4, 6, 3), dtype=np.uint8)
+        image = Image.fromarray(pixels).resize((50 + 9 * i, 110 - 3 * i), Image.Resampling.BICUBIC)
+        if i % 4 == 0:
+            exif = image.getexif()
+            exif[0x0112] = 6  # to be turned
+            image.save(photos / f"{i:02}.jpg", exif=exif)
+        else:
+            image.convert({1: "RGB", 2: "L", 3: "RGBA"}[i % 4]).save(photos / f"{i:02}.png")
+    exported(tmp_path, "convnet")
+    embed(tmp_path, str(photos), tmp_path / "features.npz")
+    expected = torch.from_numpy(np.load(tmp_path / "features.npz")["features"])
+
+    encoder = run_code(tmp_path, monkeypatch)
+    names: dict[str, Any] = {}
+    exec(json.loads(Path("card.json").read_text())["preprocess"], names)
+    x = torch.cat([names["preprocess"](names["read"](path)) for path in sorted(photos.iterdir())])
+    with torch.no_grad():
+        torch.testing.assert_close(encoder(x), expected, rtol=1e-4, atol=1e-5)
+
+
+def test_the_cards_preprocessing_of_arrays(tmp_path: Path) -> None:
+    """Of one channel, and of another size than the encoder's."""
+    net = backbones.build("convnet", size=32, in_channels=1)
+    card = export(net, tmp_path, name="convnet", size=32, in_channels=1, card={})
+    names: dict[str, Any] = {}
+    exec(card["preprocess"], names)
+    x = torch.randint(0, 256, (3, 1, 40, 20), dtype=torch.uint8)
+    torch.testing.assert_close(names["preprocess"](x), preprocessing(32)(x), rtol=0, atol=1e-4)
+    assert "read" not in names, "files are read in colour"
+
+
+def test_a_card_that_prepares_otherwise_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from reglet import export as module
+
+    monkeypatch.setattr(module, "PREPROCESS", module.PREPROCESS.replace("bicubic", "bilinear"))
+    with pytest.raises(ExportError, match=r"preprocess\(\) gives other images"):
+        exported(tmp_path, "convnet")
+
+
+@pytest.mark.parametrize("name", ["convnet", "vit_mini"])
+def test_a_folder_of_any_name(name: str, tmp_path: Path) -> None:
+    """The code names a file; what its name says is not run."""
+    folder = tmp_path / "q\"x');raise SystemExit('ran')#{encoder.safetensors}\\"
+    options = {"cls_layer": 3} if name == "vit_mini" else {}  # the one by its weights, the other as a program
+    exported(folder, name, **options)
+    card = json.loads((folder / "card.json").read_text())
+    assert card["verified"]["by"] == "the code above"
+    assert "SystemExit" not in card["load"]

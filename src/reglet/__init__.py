@@ -5,6 +5,7 @@ blocks   on a block's input and output: SIM; on the tokens of two views: patch N
 groups   quarter turns, flips and scale, on images and on token maps
 methods  equivariance around any method: SER (Equivariant), AugSelf, EquiMod, E-SSL, STL
 attach   read, regularize or rewrite the blocks of any network by name
+schedules  weights that change with the step: cosine, linear, any function; set_step says which step it is
 latent   on latents and labels: LatentDR, BatchFormer, Mixup, CutMix, Manifold Mixup, MixStyle, Gaussian noise
 """
 
@@ -39,3 +40,4 @@ from reglet.methods import AugSelf as AugSelf
 from reglet.methods import EquiMod as EquiMod
 from reglet.methods import Equivariant as Equivariant
 from reglet.methods import PartnerViews as PartnerViews
+from reglet.schedules import set_step as set_step

@@ -19,9 +19,8 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from reglet.engine.build import build_parts
 from reglet.engine.config import Config
-from reglet.engine.feed import Feed
+from reglet.engine.feed import Place
 from reglet.engine.launch import launch
-from reglet.engine.order import Order
 from reglet.engine.state import State
 
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
@@ -90,10 +89,9 @@ class _Arm:
         config = replace(config, devices=1, nodes=1, strategy="ddp", resume=False, compile=False)
         parts = build_parts(config)
         self.state = State(launch(config), parts.method, config)
-        order = Order(n=len(parts.images), batch=config.batch, seed=config.seed)
-        device, layout = self.state.fabric.device, config.channels_last
-        self.feed = Feed(parts.images, parts.policy, order, device=device, last=0, channels_last=layout)
-        self.batch, self.per_epoch = config.batch, order.per_epoch
+        self.feed = parts.feed
+        self.feed.open(Place(self.state.device, channels_last=config.channels_last), steps=0)
+        self.batch, self.per_epoch = config.batch, self.feed.order.per_epoch
 
     def step(self) -> None:
         self.state.backward(self.feed(self.state.done % self.per_epoch), lr=1e-6)

@@ -43,21 +43,13 @@ def export(backbone: nn.Module, folder: Path, *, name: str, size: int, in_channe
     save_file({key: value.detach().contiguous().clone() for key, value in own.state_dict().items()}, folder / ENCODER)
     (folder / ENCODER).chmod(0o644)
     x = torch.randn(4, in_channels, size, size, generator=torch.Generator().manual_seed(0))
+    _prove_preparation(size, in_channels)
     code, proof = _prove(backbone, folder, x, fresh=lambda: _built(name, size, in_channels, card.get("model", {})))
-    view = plain(size).views[0]
-    assert view.normalize is not None
     whole = {
         "architecture": {"name": name, "size": size, "in_channels": in_channels, "features": int(backbone(x).shape[1])},
         "load": code,
         "verified": proof,
-        "preprocessing": {
-            "channels": "RGB" if in_channels == 3 else "grey",
-            "resize": [size, size],
-            "interpolation": "bicubic, antialiased",
-            "range": [0, 1],
-            "mean": list(view.normalize.mean),
-            "std": list(view.normalize.std),
-        },
+        "preprocess": prepare_code(size, in_channels),
         **card,
         "code": {"name": "reglet", "licence": "MIT"},
         "versions": versions(),
@@ -113,15 +105,16 @@ def preprocessing(size: int) -> Callable[[Tensor], Float[Tensor, "n c h w"]]:
     return lambda images: view.apply(images, view.draw(len(images)))[0]
 
 
-def snippet(backbone: nn.Module) -> str | None:
-    """Code without reglet that makes `encoder`, if there is any."""
+def snippet(backbone: nn.Module, *, file: str = ENCODER) -> str | None:
+    """Code without reglet that makes `encoder` with the weights in `file`, if there is any."""
     if isinstance(backbone, Timm):
-        extra = "".join(f", {key}={value}" for key, value in _timm_arguments(backbone).items())
-        return _code("import timm", f'timm.create_model("{backbone.name}", num_classes=0{extra})')
+        extra = "".join(f", {key}={value!r}" for key, value in _timm_arguments(backbone).items())
+        return _code("import timm", f"timm.create_model({backbone.name!r}, num_classes=0{extra})", file)
     if isinstance(backbone, ViT) and backbone.cls_layer in (0, None):
-        return _code("from timm.models import VisionTransformer", f"VisionTransformer({_vit_arguments(backbone)})")
+        made = f"VisionTransformer({_vit_arguments(backbone)})"
+        return _code("from timm.models import VisionTransformer", made, file)
     if isinstance(backbone, ConvNet):
-        return _convnet(backbone)
+        return _convnet(backbone, file)
     return None
 
 
@@ -137,11 +130,15 @@ def versions() -> dict[str, str]:
 
 
 def _prove(backbone: nn.Module, folder: Path, x: Tensor, *, fresh: Callable[[], nn.Module]) -> tuple[str, Json]:
-    """The code that loads the encoder, run, and how far its features are from the backbone's."""
+    """The code that loads the encoder, run, and how far its features are from the backbone's.
+
+    What is run names the file where it lies; what stands on the card names it as seen from beside it.
+    """
     code = snippet(backbone)
     try:
         if code is not None:
-            return code, _compare(backbone, _run(code, folder), x, by="the code above")
+            here = snippet(backbone, file=str(folder / ENCODER)) or ""
+            return code, _compare(backbone, _run(here, "encoder"), x, by="the code above")
     except (ImportError, RuntimeError) as error:
         if isinstance(error, ExportError):
             raise
@@ -149,18 +146,43 @@ def _prove(backbone: nn.Module, folder: Path, x: Tensor, *, fresh: Callable[[], 
         other = fresh()
         load_weights(other, folder)
         return code or "", _compare(backbone, other, x, by=note)
-    code = f'import torch\n\nencoder = torch.export.load("{PROGRAM}").module()'
     batch = torch.export.Dim("n", min=1)
     program = torch.export.export(backbone, (x,), dynamic_shapes=({0: batch},))
     torch.export.save(program, folder / PROGRAM)
-    return code, _compare(backbone, _run(code, folder), x, by="the code above")
+    again = _run(_program(str(folder / PROGRAM)), "encoder")
+    return _program(PROGRAM), _compare(backbone, again, x, by="the code above")
 
 
-def _run(code: str, folder: Path) -> nn.Module:
+def _program(file: str) -> str:
+    return f"import torch\n\nencoder = torch.export.load({file!r}).module()"
+
+
+def _run(code: str, name: str) -> Any:
+    """What `code` calls `name`."""
     names: Json = {}
-    exec(code.replace(ENCODER, str(folder / ENCODER)).replace(PROGRAM, str(folder / PROGRAM)), names)
-    encoder: nn.Module = names["encoder"]
-    return encoder
+    exec(code, names)
+    return names[name]
+
+
+def prepare_code(size: int, in_channels: int) -> str:
+    """Code without reglet: `read`, from a file to an image as `reglet embed` reads it, and `preprocess`."""
+    view = plain(size).views[0]
+    assert view.normalize is not None
+    mean, std = (torch.tensor(values) for values in (view.normalize.mean, view.normalize.std))
+    if in_channels == 1:
+        mean, std = mean.mean(0, keepdim=True), std.mean(0, keepdim=True)
+    numbers = {"size": size, "mean": [round(m, 6) for m in mean.tolist()], "std": [round(s, 6) for s in std.tolist()]}
+    code = PREPROCESS.format(**numbers)
+    return code + READ.format(size=size) if in_channels == 3 else code
+
+
+def _prove_preparation(size: int, in_channels: int) -> None:
+    code = prepare_code(size, in_channels)
+    x = torch.randint(0, 256, (2, in_channels, size + 3, 2 * size), generator=torch.Generator().manual_seed(0))
+    theirs, ours = (prepare(x.to(torch.uint8)) for prepare in (_run(code, "preprocess"), preprocessing(size)))
+    if not torch.allclose(theirs, ours, rtol=0, atol=1e-4):
+        apart = float((theirs - ours).abs().max())
+        raise ExportError(f"the card's preprocess() gives other images than were trained on: {apart:.1e} apart")
 
 
 @torch.no_grad()
@@ -178,8 +200,8 @@ def _built(name: str, size: int, in_channels: int, options: Json) -> nn.Module:
     return build(name, size=size, in_channels=in_channels, **{**options, **({"pretrained": False} if options else {})})
 
 
-def _code(imports: str, made: str) -> str:
-    load = f'encoder.load_state_dict(load_file("{ENCODER}"))\nencoder.eval()'
+def _code(imports: str, made: str, file: str) -> str:
+    load = f"encoder.load_state_dict(load_file({file!r}))\nencoder.eval()"
     return f"{imports}\nfrom safetensors.torch import load_file\n\nencoder = {made}\n{load}"
 
 
@@ -205,6 +227,32 @@ def _timm_arguments(backbone: Timm) -> Json:
     return found
 
 
+# Resized as a whole: what `read` gives has that size already, and other images may have it too.
+PREPROCESS = """\
+import torch
+from torch.nn import functional as F
+
+
+def preprocess(images):
+    \"\"\"uint8 (n, c, h, w) -> what the encoder takes\"\"\"
+    x = F.interpolate(images / 255, ({size}, {size}), mode="bicubic", antialias=True).clamp(0, 1)
+    return (x - torch.tensor({mean})[:, None, None]) / torch.tensor({std})[:, None, None]"""
+READ = """
+
+
+def read(path):
+    \"\"\"a file -> uint8 (1, 3, {size}, {size}): upright, the middle square, resized once\"\"\"
+    import numpy
+    from PIL import Image, ImageOps
+
+    with Image.open(path) as file:
+        image = ImageOps.exif_transpose(file).convert("RGB")
+    side = min(image.size)
+    left, top = (image.width - side) / 2, (image.height - side) / 2
+    image = image.crop((int(left), int(top), -int(-(left + side) // 1), -int(-(top + side) // 1)))
+    box = (left % 1, top % 1, left % 1 + side, top % 1 + side)
+    image = image.resize(({size}, {size}), Image.Resampling.BICUBIC, box=box)
+    return torch.from_numpy(numpy.array(image)).permute(2, 0, 1)[None]"""
 CONVNET = """\
 from safetensors.torch import load_file
 from torch import nn
@@ -221,14 +269,14 @@ def stage(c_in, c_out, depth, stride):
 encoder = nn.Sequential()
 encoder.stages = nn.Sequential({stages})
 encoder.pool, encoder.flat = nn.AdaptiveAvgPool2d(1), nn.Flatten()
-encoder.load_state_dict(load_file("{file}"))
+encoder.load_state_dict(load_file({file!r}))
 encoder.eval()"""
 
 
-def _convnet(net: ConvNet) -> str:
+def _convnet(net: ConvNet, file: str) -> str:
     stages = []
     for stage in net.stages.children():
         convs = [layer for layer in stage.children() if isinstance(layer, nn.Conv2d)]
         first = convs[0]
         stages.append(f"stage({first.in_channels}, {first.out_channels}, {len(convs)}, {first.stride[0]})")
-    return CONVNET.format(stages=", ".join(stages), file=ENCODER)
+    return CONVNET.format(stages=", ".join(stages), file=file)

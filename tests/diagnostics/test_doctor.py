@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from reglet.diagnostics.doctor import Symptoms, diagnose, measure
+from reglet.diagnostics.verdict import Symptoms, diagnose, measure
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -179,3 +179,14 @@ def test_numbers_are_all_there() -> None:
     assert numbers["features.n"] == 400
     assert numbers["embeddings.d"] == 32
     assert {"features.rankme", "views.auc", "embeddings.auc", "batch_share", "mode_gap"} <= numbers.keys()
+
+
+@pytest.mark.parametrize("gradients", [None, {}, {"invariance": 1.0}, {"contrast": 1.0, "redundancy": 2.0}])
+def test_without_two_sides_there_is_no_share_of_the_gradient(gradients: dict[str, float] | None) -> None:
+    assert "regularizer.share" not in measure(dataclasses.replace(healthy(), gradients=gradients))
+
+
+def test_dead_dimensions_are_a_millionth_of_the_largest() -> None:
+    z = normal(2, 400, 1).double() * torch.tensor([1.0, 0.96e-6, 1.04e-6, 0.0], dtype=torch.float64)
+    assert measure(dataclasses.replace(healthy(), embeddings=z))["embeddings.dead"] == 0.5
+    assert measure(dataclasses.replace(healthy(), embeddings=0 * z))["embeddings.dead"] == 1.0

@@ -10,10 +10,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from reglet.cli.doctor import doctor
-from reglet.diagnostics.doctor import Verdict
-from reglet.doctor import examine
+from reglet.diagnostics.verdict import Verdict
 from reglet.engine.config import from_flat
-from reglet.engine.folder import RunError
+from reglet.engine.run_folder import RunError
+from reglet.evaluate.examine import examine
 from reglet.train import run
 
 
@@ -26,10 +26,10 @@ def one_thread() -> None:
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Two colours, one pattern each image's own."""
     rng = np.random.default_rng(0)
-    coarse = rng.integers(0, 200, (300, 4, 4, 3)).repeat(4, 1).repeat(4, 2)
-    images = (coarse + rng.integers(0, 50, (300, 16, 16, 3))).astype(np.uint8)
+    coarse = rng.integers(0, 200, (600, 4, 4, 3)).repeat(4, 1).repeat(4, 2)
+    images = (coarse + rng.integers(0, 50, (600, 16, 16, 3))).astype(np.uint8)
     path = tmp_path_factory.mktemp("data") / "small.npz"
-    np.savez(path, images=images, labels=np.arange(300) % 2)
+    np.savez(path, images=images, labels=np.arange(600) % 2, split=np.arange(600) // 300)
     return path
 
 

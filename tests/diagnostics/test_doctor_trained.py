@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from reglet import losses, methods, views
 from reglet.backbones import ConvNet, projector
 from reglet.data import InMemory, canvas_digits
-from reglet.diagnostics.doctor import Verdict, diagnose
-from reglet.doctor import look
+from reglet.diagnostics.verdict import Verdict, diagnose
+from reglet.evaluate.examine import look
 from reglet.export import preprocessing
 from reglet.method import Batch, Method
 from reglet.methods import JointEmbedding

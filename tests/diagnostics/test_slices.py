@@ -11,9 +11,7 @@ from reglet.losses.slices import Slices
 
 def work(rank: int, world: int) -> list[bool]:
     torch.manual_seed(0)  # as a training script does
-    own, shared = (
-        next(Slices(70, shared=s).chunks(6, like=torch.zeros(1), split=False, size=70)) for s in (False, True)
-    )
+    own, shared = (next(Slices(70, shared=s).at(0, torch.zeros(1, 6)).chunks(70)) for s in (False, True))
     unnoticed = torch.randn(70, 6)
     pair = torch.full((2, 2), float(rank // 2))  # ranks 0 and 1 alike, 2 not
     return [same_slices(z) for z in (own, shared, unnoticed, pair)]

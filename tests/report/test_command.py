@@ -24,7 +24,7 @@ def test_a_page_beside_the_run(run: Path, tmp_path: Path, capsys: pytest.Capture
 def test_a_comparison_stands_for_its_arms(run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arm in ("base", "candidate"):
         shutil.copytree(run, tmp_path / arm / "seed-0")
-    pair = {"base": 0.5, "candidate": 0.6, "difference": 0.1, "low": 0.05, "high": 0.15, "sign_p": 0.06, "seeds": 5}
+    pair = {"base": 0.5, "candidate": 0.6, "difference": 0.1, "low": 0.05, "high": 0.15, "p": 0.01, "seeds": 5}
     cost = {"images": 16, "seconds": 0.012, "parameters": 12_345, "flops": 2 * 10**9, "memory": 10**7}
     ratio = {"time": 1.25, "time_low": 1.1, "time_high": 1.4, "parameters": 1.0, "flops": 1.0, "memory": 1.5}
     stored = {

@@ -13,7 +13,8 @@ from torch import nn
 from reglet.backbones.convnet import ConvNet
 from reglet.cli import main
 from reglet.data import load_pair
-from reglet.engine.folder import RunError
+from reglet.engine.feed import ImageFeed
+from reglet.engine.run_folder import RunError
 from reglet.engine.settings import Settings
 from reglet.export import load_encoder, preprocessing
 from reglet.latent import LatentDR
@@ -95,7 +96,7 @@ def test_geometry_stands_beside_the_untrained_network(found: RunData, run: Path)
     assert found.geometry.trained.rank != found.geometry.untrained.rank
     # what a run of this seed starts from, not some random network
     from reglet.engine.build import build_parts
-    from reglet.engine.folder import read_run
+    from reglet.engine.run_folder import read_run
 
     first = build_parts(read_run(run)[0]).method.backbone.state_dict()
     assert all(torch.equal(value, first[key]) for key, value in source.untrained.state_dict().items())
@@ -162,7 +163,7 @@ def test_a_run_made_in_python_with_latentdr(photos: Path, tmp_path: Path) -> Non
     method = Domains(backbone, OnUnion(LatentDR(dim=8, dropout=0.0)), classes=2)
     views = policy("supervised", size=16)
     settings = Settings(out=str(tmp_path / "dr"), epochs=1, batch=16, accelerator="cpu", log_every=1)
-    fit(method, train, views, settings, shown=False)
+    fit(method, ImageFeed(train, views, batch=16), settings, shown=False)
     assert "was made in Python" in gather(tmp_path / "dr").probes.why
 
     source = Source(backbone.eval(), preprocessing(16), train, test, method=method.eval(), policy=views)

@@ -10,10 +10,10 @@ from rich.console import Console
 from reglet.cli import compare_table, eval_table, main, robust_table
 from reglet.compare import Comparison
 from reglet.cost import Cost, Ratio
-from reglet.diagnostics.paired import Paired
 from reglet.diagnostics.robustness import CORRUPTIONS, Robustness
 from reglet.evaluate import Evaluation
 from reglet.evaluate.robust import Robust
+from reglet.runs import Paired
 
 LONG = "a-data-set-with-quite-a-long-name/train/tail-100/0.1"
 

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from reglet.attach.tensors import first_tensor
 from reglet.backbones.protocol import Grid, map_tokens
+from reglet.types import WrongKindError
 
 Pool = Literal["mean", "first"]
 
@@ -44,7 +45,7 @@ class Adapter(nn.Module):
     def tokens(self, x: Float[Tensor, "n c h w"]) -> tuple[Float[Tensor, "n t d"], Grid]:
         y = self._output(x)
         if y.ndim == 2:
-            raise TypeError(f"{type(self.model).__name__} puts out vectors {tuple(y.shape)}, and no tokens")
+            raise WrongKindError(f"{type(self.model).__name__} puts out vectors {tuple(y.shape)}, and no tokens")
         if y.ndim == 4:
             return map_tokens(y)
         y = y[:, self.prefix :]

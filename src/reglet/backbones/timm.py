@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from reglet.backbones.adapter import pooled_width
 from reglet.backbones.protocol import Grid, map_tokens
+from reglet.types import WrongKindError
 
 
 class Timm(nn.Module):
@@ -47,7 +48,7 @@ class Timm(nn.Module):
             return map_tokens(maps[-1])
         y = model.forward_features(x) if hasattr(model, "forward_features") else None
         if not isinstance(y, Tensor) or y.ndim != 4:
-            raise TypeError(f"timm's {self.name} gives no feature map, so it has no tokens with a grid")
+            raise WrongKindError(f"timm's {self.name} gives no feature map, so it has no tokens with a grid")
         return map_tokens(y)
 
 

@@ -20,10 +20,11 @@ told apart at this number of seeds, and what it costs.  Runs that are finished i
   base, candidate   key=value words of reglet pretrain or train, with commas between them; a run's directory or its
                     config.json may come first.  Keys that stand alone hold for both arms
   seeds             how many; below 4 nothing can be decided
+  jobs              runs at a time, each in a process of one thread; by default 1
   robust            false: leave out the accuracy under corruption
   out               where the runs and compare.json go
 """
-OWN = ("base", "candidate", "seeds", "robust", "out")
+OWN = ("base", "candidate", "seeds", "jobs", "robust", "out")
 
 
 def compare(words: list[str]) -> int:
@@ -39,14 +40,16 @@ def compare(words: list[str]) -> int:
         raise ValueError("reglet compare runs seeds 0, 1, ...: give seeds=, not seed=")
     base, candidate = (arm(given[key], shared) for key in ("base", "candidate"))
     robust = given.get("robust", "true").lower()
-    if robust not in ("true", "false") or not given.get("seeds", "5").isdigit():
-        raise ValueError(f"robust is true or false and seeds a number, got {robust!r} and {given.get('seeds')!r}")
+    if robust not in ("true", "false") or not (given.get("seeds", "5") + given.get("jobs", "1")).isdigit():
+        got = f"{robust!r}, {given.get('seeds')!r} and {given.get('jobs')!r}"
+        raise ValueError(f"robust is true or false, seeds a number and jobs a number, got {got}")
     from reglet.cli.compare_table import show
     from reglet.compare import REPORT
     from reglet.compare import compare as run
 
     out = Path(given.get("out", "runs/compare"))
-    result = run(base, candidate, out, seeds=int(given.get("seeds", 5)), robust=robust == "true")
+    seeds, jobs = int(given.get("seeds", 5)), int(given.get("jobs", 1))
+    result = run(base, candidate, out, seeds=seeds, robust=robust == "true", jobs=jobs)
     show(result)
     print(f"{out / REPORT} has every number.")
     return OK

@@ -3,14 +3,15 @@
 from rich.console import Console
 from rich.table import Table
 
+from reglet.cli.screen import screen
 from reglet.compare import NAMES, Comparison
 
 
 def show(result: Comparison, console: Console | None = None) -> None:
-    console = console or Console(highlight=False)
+    console = console or screen()
     table = Table(box=None, pad_edge=False)
     table.add_column("")
-    for name in ("base", "candidate", "difference", "95 % interval", "sign test"):
+    for name in ("base", "candidate", "difference", "95 % interval", ""):
         table.add_column(name, justify="right")
     for key, pair in result.scores.items():
         scale = 1 if key == "rank" else 100
@@ -21,7 +22,7 @@ def show(result: Comparison, console: Console | None = None) -> None:
             f"{scale * pair.candidate:.2f}",
             f"{scale * pair.difference:+.2f}",
             f"{low:+.2f} .. {high:+.2f}",
-            f"p {pair.sign_p:.3f}",
+            f"p {pair.p:.3f}",
         )
     console.print(table)
     console.print()

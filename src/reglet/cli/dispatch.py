@@ -15,11 +15,11 @@ from reglet.cli.robust import robust
 from reglet.cli.run import pretrain, train
 from reglet.cli.words import NOT_FINITE, OK, WRONG, fail
 from reglet.engine.checkpoint import CheckpointError
-from reglet.engine.folder import RunError
 from reglet.engine.guard import NonFiniteError
+from reglet.engine.run_folder import RunError
 from reglet.export import ExportError
 
-EXPECTED = (ValueError, LookupError, TypeError, ImportError, OSError, RunError, CheckpointError, ExportError)
+EXPECTED = (ValueError, ImportError, OSError, RunError, CheckpointError, ExportError)
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "pretrain": pretrain,
     "train": train,
@@ -66,7 +66,13 @@ def main(words: Sequence[str] | None = None) -> int:
         return COMMANDS[given[0]](given[1:])
     except NonFiniteError as error:
         return fail(str(error), code=NOT_FINITE)
-    except EXPECTED as error:
-        if debug:
+    except Exception as error:
+        if debug or not is_mistake(error):
             raise
         return fail(f"{error}\n(--debug shows where this came from)" if not isinstance(error, RunError) else str(error))
+
+
+def is_mistake(error: Exception) -> bool:
+    """Whether the error is about what was asked.  A TypeError or KeyError from the depths is our own fault: its
+    traceback is shown."""
+    return isinstance(error, EXPECTED) or type(error) is LookupError

@@ -24,7 +24,7 @@ def doctor(words: list[str]) -> int:
         print(HELP, end="")
         return OK
     run, given = directory("doctor", words, ("run", "data", "images", "seed"))
-    from reglet.doctor import REPORT, examine
+    from reglet.evaluate.examine import REPORT, examine
 
     verdict = examine(
         run, data=given.get("data", ""), images=whole("images", given, 1000), seed=whole("seed", given, 0)

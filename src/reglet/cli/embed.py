@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from reglet.cli.words import OK, asks_help, pairs
+from reglet.cli.words import OK, asks_help, pairs, whole
 
 HELP = """\
 reglet embed run=DIRECTORY data=... out=FILE
@@ -23,15 +23,15 @@ def embed(words: list[str]) -> int:
     for key in ("run", "out"):
         if key not in given:
             raise ValueError(f"reglet embed needs {key}=; see reglet embed --help")
-    from reglet.engine import embed as engine
+    from reglet.evaluate.embed import embed as write_features
 
     out = Path(given["out"])
-    shape = engine.embed(
+    shape = write_features(
         Path(given["run"]),
         given.get("data", "digits"),
         out,
         split=given.get("split", ""),
-        batch=int(given.get("batch", 256)),
+        batch=whole("batch", given, 256, least=1),
     )
     print(f"{out}: {shape[0]} images, {shape[1]} features")
     return OK

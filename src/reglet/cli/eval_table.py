@@ -3,6 +3,7 @@
 from rich.console import Console
 from rich.table import Table
 
+from reglet.cli.screen import screen
 from reglet.evaluate import Evaluation
 from reglet.evaluate.probing import Json
 from reglet.evaluate.representation import Numbers
@@ -25,7 +26,7 @@ COLUMNS = {
 
 
 def show(found: Evaluation, console: Console | None = None) -> None:
-    console = console or Console(highlight=False)
+    console = console or screen()
     data = found.data
     for part, word in (("train", "probes are trained on"), ("test", "and tested on")):
         console.print(f"{word:<22}{data[part]['images']:>8,} images  {data[part]['name']}")

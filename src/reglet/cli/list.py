@@ -10,7 +10,7 @@ def names(words: list[str]) -> int:
     from reglet.backbones.build import NAMES
     from reglet.data.load import SOURCES
     from reglet.engine.build import LATENT, LOSSES, METHODS
-    from reglet.engine.equivariant import EQUIVARIANT
+    from reglet.engine.build_equivariant import EQUIVARIANT
     from reglet.tasks import TASKS
 
     rooms: dict[str, Sequence[str]] = {

@@ -10,6 +10,7 @@ reglet report DIRECTORY [DIRECTORY ...] [out=report.html] [data=...] ...
   reglet report runs/a                      a page about one run, in runs/a/report.html
   reglet report runs/a runs/b               two runs side by side, in runs/report.html
   reglet report runs/compare                what reglet compare left
+  reglet report runs/audio                  what reglet train task=audio left: scores, curves, how to repeat it
 
 One HTML file with everything in it: no network, no server.  Verdict, probes, cost, training curves, a map of the
 images, the geometry of the features, feature maps, equivariance, robustness, and how to repeat it.  What a run cannot
@@ -32,18 +33,19 @@ def report(words: list[str]) -> int:
     if not places:
         raise ValueError("reglet report needs one directory or more, such as runs/a; see reglet report --help")
     points, robust = whole("points", given, 1000, least=4), whole("robust", given, 200)
-    from rich.console import Console
+    from rich.text import Text
 
+    from reglet.cli.screen import screen
     from reglet.report import write_report
 
-    with Console(stderr=True).status("") as status:
+    with screen(stderr=True).status("") as status:
         out = write_report(
             [Path(place) for place in places],
             Path(given["out"]) if "out" in given else None,
             data=given.get("data", ""),
             points=points,
             robust_images=robust,
-            says=status.update,
+            says=lambda text: status.update(Text(text)),
         )
     print(f"{out}: {out.stat().st_size / 1e6:.1f} MB. Open {out.resolve().as_uri()}")
     return OK

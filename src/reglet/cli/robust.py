@@ -21,7 +21,7 @@ def robust(words: list[str]) -> int:
         return OK
     run, given = directory("robust", words, KEYS)
     chosen = given.get("severities", "1,2,3,4,5").split(",")
-    if not all(word in "12345" and word for word in chosen):
+    if not all(word in tuple("12345") for word in chosen):
         raise ValueError(f"severities are numbers from 1 to 5 with commas between them, got {given['severities']!r}")
     if (asked := given.get("perturbations", "false").lower()) not in ("true", "false"):
         raise ValueError(f"perturbations is true or false, got {asked!r}")

@@ -3,11 +3,12 @@
 from rich.console import Console
 from rich.table import Table
 
+from reglet.cli.screen import screen
 from reglet.evaluate.robust import Robust
 
 
 def show(found: Robust, console: Console | None = None) -> None:
-    console = console or Console(highlight=False)
+    console = console or screen()
     seen = found.corruptions
     console.print(f"linear probe on {found.images:,} test images; accuracy in %\n")
     table = Table(box=None, pad_edge=False)

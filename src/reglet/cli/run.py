@@ -4,12 +4,11 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from reglet.cli.domains import TASK, train_domains
 from reglet.cli.export import show_card
-from reglet.cli.task import train_task
+from reglet.cli.task import is_task, train_task
 from reglet.cli.words import OK, asks_help, pairs
 from reglet.engine.config import Config, from_flat, parse
-from reglet.engine.folder import CONFIG, DERIVED, RunError, read_config
+from reglet.engine.run_folder import CONFIG, DERIVED, RunError, free_folder, read_config
 
 Json = dict[str, Any]
 PRETRAIN = """\
@@ -57,9 +56,7 @@ def pretrain(words: list[str]) -> int:
 
 
 def train(words: list[str]) -> int:
-    if TASK in words:
-        return train_domains(words)
-    return train_task(words) if any(word.startswith("task=") for word in words) else _run("train", words)
+    return train_task(words) if is_task(words) else _run("train", words)
 
 
 def _run(command: str, words: list[str]) -> int:
@@ -95,7 +92,7 @@ def _config(command: str, words: list[str]) -> Config:
         if given.get("resume"):
             raise ValueError("a config.json repeats a run from its start; to continue one give out=... resume=true")
         stored = stored_values(Path(files[0]))
-        given.setdefault("out", _free(Path(stored["out"])))
+        given.setdefault("out", free_folder(Path(stored["out"])))
         stored["resume"] = False
     elif given.get("resume"):
         out = Path(given.get("out", Config.out))
@@ -116,14 +113,6 @@ def stored_values(path: Path) -> Json:
     if values.get("command") not in ("pretrain", "train"):
         raise ValueError(f"{path} is of a run that was made in Python, not by names")
     return values
-
-
-def _free(out: Path) -> str:
-    """The first of out, out-2, out-3, ... that holds no run."""
-    path, i = out, 2
-    while (path / CONFIG).exists():
-        path, i = out.with_name(f"{out.name}-{i}"), i + 1
-    return str(path)
 
 
 def _keys(command: str) -> list[str]:

@@ -1,40 +1,90 @@
-"""`reglet train task=NAME`, for every task but domains"""
+"""`reglet train task=NAME`"""
 
-from dataclasses import fields
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any
 
 from reglet.cli.words import OK, asks_help, pairs
-from reglet.engine.config import typed
+from reglet.engine.config import from_flat, parse
+from reglet.engine.run_folder import CONFIG, DERIVED, RunError, free_folder, read_config
 
 HELP = """\
 reglet train task={name} key=value ...   {says}
 
   reglet train task={name} data=... sim=auto paired=true seeds=5
+  reglet train runs/a/config.json          repeat a command, in a new directory; keys that follow change it
 
-Finished runs stay in `out`, so that the same command goes on after an interruption and adds seeds; the weights of
-each are beside its scores, as safetensors.
+{more}
+Finished runs stay in `out`, so that the same command goes on after an interruption, also in the middle of a run, and
+adds seeds.  In runs/KEY of each: metrics.jsonl, its checkpoint, its weights as network.safetensors.
 
 Keys and their defaults:"""
 
 
 def train_task(words: list[str]) -> int:
-    name = pairs([word for word in words if word.startswith("task=")])["task"]
+    """The words after `reglet train`, of which one is task=NAME or the config.json of a task."""
+    name, values = given(words)
     from reglet.tasks import named
 
-    chosen = named(name)
-    kind = chosen.config
+    task = named(name)
     if asks_help(words):
-        print(HELP.format(name=name, says=(type(chosen).__doc__ or "").strip().split("\n")[0]))
-        for f in fields(kind):
-            default = str(f.default).lower() if isinstance(f.default, bool) else f.default
-            print(f"  {f'{f.name}={default}':<24} {f.metadata['help']}")
+        lines = [line.strip() for line in (type(task).__doc__ or "").strip().splitlines()]
+        print(HELP.format(name=name, says=lines[0], more="\n".join(lines[2:]) + "\n" if lines[2:] else ""))
+        print("\n".join(keys(task.config)))
         return OK
-    kinds = {f.name: type(f.default) for f in fields(kind)}
-    given = pairs([word for word in words if not word.startswith("task=")], tuple(kinds))
-    config = kind(**{key: typed(key, text, kinds[key]) for key, text in given.items()})
+    kind = task.config
+    config = from_flat({key: parse(key, v, kind) if isinstance(v, str) else v for key, v in values.items()}, kind)
 
-    from reglet.cli.task_table import show, tracked
-    from reglet.tasks.run import REPORT
+    from reglet.dist import rank
+    from reglet.tasks.run import REPORT, StoppedError, run
 
-    show(tracked(name, chosen, config))
-    print(f"{config.out}/{REPORT} has every number.")
+    if config.resume and not (Path(config.out) / CONFIG).exists():
+        raise RunError(f"there is no run to resume in {config.out}: {CONFIG} is missing")
+    config = replace(config, resume=False)  # every run of a task goes on by itself
+    try:
+        report = run(name, task, config)
+    except StoppedError as stopped:
+        print(stopped)
+        return OK
+    if rank() == 0:
+        from reglet.cli.task_table import show
+
+        show(report)
+        print(f"{config.out}/{REPORT} has every number.")
     return OK
+
+
+def given(words: list[str]) -> tuple[str, dict[str, Any]]:
+    """The task, and the values of its keys: as text where they are words, else as they were stored."""
+    files = [word for word in words if "=" not in word and not asks_help([word])]
+    named = pairs([word for word in words if "=" in word])
+    stored: dict[str, Any] = {}
+    if files:
+        if len(files) > 1:
+            raise ValueError(f"one config.json at most, got {' '.join(files)}")
+        stored = {key: value for key, value in read_config(Path(files[0])).items() if key not in (*DERIVED, "command")}
+        named.setdefault("out", free_folder(Path(stored["out"])))
+        stored["resume"] = False
+    name = named.pop("task", stored.pop("task", ""))
+    return name, {**stored, **named}
+
+
+def is_task(words: list[str]) -> bool:
+    """Whether `reglet train` is asked for a task, by name or by the config.json of one."""
+    if any(word.startswith("task=") for word in words):
+        return True
+    files = [Path(word) for word in words if word.endswith(".json") and "=" not in word]
+    return any(file.is_file() and "task" in read_config(file) for file in files)
+
+
+def keys(kind: type[Any]) -> list[str]:
+    """A line for each key: what is the task's own first, then what every run has."""
+    from reglet.engine.settings import Settings
+
+    common = {f.name for f in fields(Settings)}
+    lines = []
+    for f in sorted(fields(kind), key=lambda f: f.name in common):
+        if "help" in f.metadata:
+            default = str(f.default).lower() if isinstance(f.default, bool) else f.default
+            lines.append(f"  {f'{f.name}={default}':<28} {f.metadata['help']}")
+    return lines

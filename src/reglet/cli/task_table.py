@@ -3,35 +3,29 @@
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 
-from reglet.tasks.config import TaskConfig
-from reglet.tasks.run import Job, Json, jobs, run
-from reglet.tasks.task import Task
+from reglet.cli.screen import screen
 
-
-def tracked(name: str, task: Task[Any, Any], config: TaskConfig) -> Json:
-    """All runs, with a line for each when it is finished."""
-    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    console = Console(stderr=True, highlight=False)
-    with Progress(*columns, TextColumn("left"), TimeRemainingColumn(), console=console) as progress:
-        bar = progress.add_task("", total=len(jobs(config)))
-
-        def done(job: Job, result: Json) -> None:
-            arm = f"SIM on {len(result['blocks'])} blocks" if job.sim else "without SIM" if config.paired else "trained"
-            progress.console.print(f"seed {job.seed}, {arm}: {task.main} {result['scores'][task.main]:.4f}")
-            progress.advance(bar)
-
-        return run(name, task, config, done=done)
+Json = dict[str, Any]
 
 
 def show(report: Json, console: Console | None = None) -> None:
-    console = console or Console(highlight=False)
+    console = console or screen()
+    if "held_out" in report:
+        show_domains(report, console)
+    else:
+        show_scores(report, console)
+
+
+def show_scores(report: Json, console: Console) -> None:
     config = report["config"]
     console.print(f"task {report['task']}, {config['model'] or 'its default network'}, {config['seeds']} seeds")
     if report["blocks"]:
-        console.print(f"SIM on {', '.join(report['blocks'])}; weight {config['weight']:g}, rho {config['rho']:g}")
+        rho = config.get("sim.rho", 0.2)
+        console.print(
+            f"rhoSIM on {', '.join(report['blocks'])}; weight {config['sim_weight']}, rho {rho}", markup=False
+        )
     console.print()
     arms = [arm for arm in ("without", "with") if any(row[arm] for row in report["scores"].values())]
     table = Table(box=None, pad_edge=False)
@@ -50,7 +44,7 @@ def show(report: Json, console: Console | None = None) -> None:
         table.add_row(score, *cells)
     console.print(table)
     if len(arms) == 2:
-        console.print("In brackets the 95 % interval of the paired difference (bootstrap-t).")
+        console.print("In brackets the 95 % interval of the paired difference (Student's t).")
 
 
 def _number(value: Json | None, *, spread: bool) -> str:
@@ -59,3 +53,24 @@ def _number(value: Json | None, *, spread: bool) -> str:
         return ""
     error = value["standard_error"] if spread else None
     return f"{value['mean']:.4f}" + ("" if error is None else f" ± {error:.4f}")
+
+
+def show_domains(report: Json, console: Console) -> None:
+    config = report["config"]
+    for note in report["notes"]:
+        console.print(f"note: {note}")
+    console.print(f"loss {config['loss']}, {config['model']} on {report['data']['name']}, {config['seeds']} seeds")
+    console.print(f"selection: {config['selection']}\n")
+    table = Table(box=None, pad_edge=False)
+    for name in ("held out", "accuracy, %", "s.e.", "chosen, by seed: lr @ checkpoint"):
+        table.add_column(name, justify="left" if name in ("held out",) else "right")
+    for row in report["held_out"]:
+        chosen = ", ".join(f"{c['lr']:g} @ {c['checkpoint']}" for c in row["chosen"])
+        table.add_row(row["domain"], *_per_cent(row), chosen)
+    table.add_row("average", *_per_cent(report["average"]), "")
+    console.print(table)
+
+
+def _per_cent(row: Json) -> tuple[str, str]:
+    error = row["standard_error"]
+    return f"{100 * row['mean']:.1f}", "" if error is None else f"{100 * error:.1f}"

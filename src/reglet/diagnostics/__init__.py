@@ -7,7 +7,6 @@ scikit-learn and scipy, JPEG wants Pillow, and they say which extra brings them.
 from reglet.diagnostics.alignment import alignment as alignment
 from reglet.diagnostics.alignment import class_alignment as class_alignment
 from reglet.diagnostics.alignment import uniformity as uniformity
-from reglet.diagnostics.alpha_req import alpha_req as alpha_req
 from reglet.diagnostics.batch_dependence import batch_share as batch_share
 from reglet.diagnostics.batch_dependence import mode_gap as mode_gap
 from reglet.diagnostics.cka import cka_matrix as cka_matrix
@@ -18,9 +17,6 @@ from reglet.diagnostics.collapse import relative_spread as relative_spread
 from reglet.diagnostics.collapse import same_image_auc as same_image_auc
 from reglet.diagnostics.correlation import Correlation as Correlation
 from reglet.diagnostics.correlation import loss_accuracy_correlation as loss_accuracy_correlation
-from reglet.diagnostics.doctor import Symptoms as Symptoms
-from reglet.diagnostics.doctor import Verdict as Verdict
-from reglet.diagnostics.doctor import diagnose as diagnose
 from reglet.diagnostics.energy import energy_maps as energy_maps
 from reglet.diagnostics.equivariance import Agreement as Agreement
 from reglet.diagnostics.equivariance import agreement as agreement
@@ -30,14 +26,15 @@ from reglet.diagnostics.gradient import Spikes as Spikes
 from reglet.diagnostics.gradient import gradient_norms as gradient_norms
 from reglet.diagnostics.gradient import gradient_spikes as gradient_spikes
 from reglet.diagnostics.layers import layer_maps as layer_maps
-from reglet.diagnostics.lidar import lidar as lidar
 from reglet.diagnostics.neighbours import AcrossDomains as AcrossDomains
 from reglet.diagnostics.neighbours import nearest as nearest
 from reglet.diagnostics.neighbours import neighbours_across_domains as neighbours_across_domains
 from reglet.diagnostics.pca_maps import as_colours as as_colours
 from reglet.diagnostics.pca_maps import match_components as match_components
 from reglet.diagnostics.pca_maps import pca_maps as pca_maps
-from reglet.diagnostics.rankme import rankme as rankme
+from reglet.diagnostics.ranks import alpha_req as alpha_req
+from reglet.diagnostics.ranks import lidar as lidar
+from reglet.diagnostics.ranks import rankme as rankme
 from reglet.diagnostics.redundancy import cross_correlation as cross_correlation
 from reglet.diagnostics.redundancy import redundancy_to_alignment as redundancy_to_alignment
 from reglet.diagnostics.slices import same_slices as same_slices
@@ -48,3 +45,6 @@ from reglet.diagnostics.spectrum import feature_std as feature_std
 from reglet.diagnostics.transform_prediction import predict_flip as predict_flip
 from reglet.diagnostics.transform_prediction import predict_rotation as predict_rotation
 from reglet.diagnostics.tsne import tsne as tsne
+from reglet.diagnostics.verdict import Symptoms as Symptoms
+from reglet.diagnostics.verdict import Verdict as Verdict
+from reglet.diagnostics.verdict import diagnose as diagnose

@@ -7,12 +7,15 @@ Features are brought to unit length first.  Both are better lower.  LatentDR (eq
 alpha = 2 and t = 2.
 """
 
+import math
+
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from reglet.diagnostics.spectrum import check_features
+from reglet.precision import in_float64
 
 
 def alignment(z: Float[Tensor, "v n d"], *, alpha: float = 2.0) -> float:
@@ -24,7 +27,7 @@ def alignment(z: Float[Tensor, "v n d"], *, alpha: float = 2.0) -> float:
     v = len(z)
     if v < 2:
         raise ValueError(f"alignment needs at least two views, got (v, n, d) = {tuple(z.shape)}")
-    unit = F.normalize(z.double(), dim=-1)
+    unit = F.normalize(in_float64(z), dim=-1)
     distances = [(unit[i] - unit[j]).norm(dim=-1).pow(alpha).mean() for i in range(v) for j in range(i + 1, v)]
     return float(torch.stack(distances).mean())
 
@@ -35,8 +38,8 @@ def class_alignment(z: Float[Tensor, "n d"], labels: Int[Tensor, " n"]) -> float
     sum_{i<j} |a_i - a_j|^2 = m sum_i |a_i|^2 - |sum_i a_i|^2 over the m members of a class, so no pair is formed.
     """
     check_features(z)
-    unit = F.normalize(z.double(), dim=1)
-    _, member = labels.unique(return_inverse=True)
+    unit = F.normalize(in_float64(z), dim=1)
+    _, member = labels.to(unit.device).unique(return_inverse=True)
     count = member.bincount().double()
     sums = unit.new_zeros(len(count), z.shape[1]).index_add_(0, member, unit)
     squares = unit.new_zeros(len(count)).index_add_(0, member, unit.square().sum(1))
@@ -50,10 +53,10 @@ def uniformity(z: Float[Tensor, "n d"], *, t: float = 2.0, chunk: int = 1024) ->
     """Over all pairs of different samples, `chunk` rows of the n x n similarities at a time."""
     check_features(z, least=2)
     unit = F.normalize(z.float() if z.dtype in (torch.float16, torch.bfloat16) else z, dim=1)
-    total = torch.zeros((), dtype=torch.float64, device=z.device)
+    total = 0.0
     for start in range(0, len(unit), chunk):
         rows = unit[start : start + chunk]
         kernel = (2 * t * (rows @ unit.T - 1)).exp_()  # |a - b|^2 = 2 - 2 a.b
         kernel.diagonal(start).zero_()
-        total += kernel.sum(dtype=torch.float64)
-    return float((total / (len(unit) * (len(unit) - 1))).log())
+        total += float(in_float64(kernel.sum(1)).sum())
+    return math.log(total / (len(unit) * (len(unit) - 1))) if total > 0 else -math.inf

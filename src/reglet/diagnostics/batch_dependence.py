@@ -8,6 +8,8 @@ the running statistics, and a network that relied on its mates is another networ
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet.precision import in_float64
+
 
 def batch_share(z: Float[Tensor, "batches n d"]) -> float:
     """Share of the variance of n samples' embeddings that goes with the batch: each sample was embedded among different
@@ -20,7 +22,7 @@ def batch_share(z: Float[Tensor, "batches n d"]) -> float:
     b, n, _ = z.shape
     if b < 2 or n < 2:
         raise ValueError(f"batch_share needs two samples or more in two batches or more, got {tuple(z.shape)}")
-    z = z.double()
+    z = in_float64(z)
     mates = float(z.var(0).sum(-1).mean())
     samples = max(0.0, float(z.mean(0).var(0).sum()) - mates / b)
     return mates / (mates + samples) if mates > 0 else 0.0
@@ -32,7 +34,7 @@ def mode_gap(train: Float[Tensor, "n d"], evaluation: Float[Tensor, "n d"]) -> f
     Near 0 where running statistics fit the data, above 1 where changing mode moves an embedding further than changing
     the image.  Infinite where training mode does not vary and the two differ.
     """
-    train, evaluation = train.double(), evaluation.double()
+    train, evaluation = in_float64(train), in_float64(evaluation)
     apart = float((train - evaluation).square().sum(1).mean())
     spread = float(train.var(0, correction=0).sum())
     if spread == 0:

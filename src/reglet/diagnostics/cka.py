@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reglet.diagnostics.spectrum import check_features
+from reglet.precision import in_float64
 
 
 def linear_cka(x: Float[Tensor, "n d"], y: Float[Tensor, "n e"], *, debiased: bool = False) -> float:
@@ -42,7 +43,7 @@ def cka_matrix(
 
 
 def _centred(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-    x = x.double()
+    x = in_float64(x)
     return x - x.mean(0)
 
 

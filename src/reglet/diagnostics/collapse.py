@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reglet.diagnostics.spectrum import check_features, effective_rank, eigenspectrum
+from reglet.precision import in_float64
 
 
 def relative_spread(z: Float[Tensor, "n d"]) -> float:
@@ -16,7 +17,7 @@ def relative_spread(z: Float[Tensor, "n d"]) -> float:
     (1.0, 0.0)
     """
     check_features(z, least=2)
-    z = z.double()
+    z = in_float64(z)
     size = z.square().sum(1).mean()
     return float(((z - z.mean(0)).square().sum(1).mean() / size).sqrt()) if size > 0 else 0.0
 
@@ -57,7 +58,7 @@ def same_image_auc(z: Float[Tensor, "2 n d"]) -> float:
     """
     if z.shape[1] < 2:
         raise ValueError(f"expected views of two images or more, got {z.shape[1]}")
-    a, b = z.double()
+    a, b = in_float64(z)
     distance = torch.cdist(a, b)
     own = distance.diagonal()[:, None]
     n = len(a)

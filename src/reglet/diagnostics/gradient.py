@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from reglet.precision import in_float64
 from reglet.types import Terms
 
 
@@ -28,7 +29,7 @@ def gradient_norms(terms: Terms, tensors: Tensor | Sequence[Tensor]) -> dict[str
             norms[name] = 0.0
             continue
         grads = torch.autograd.grad(term, inputs, retain_graph=True, allow_unused=True)
-        squares = [g.double().square().sum() for g in grads if g is not None]
+        squares = [in_float64(g).square().sum() for g in grads if g is not None]
         norms[name] = float(torch.stack(squares).sum().sqrt()) if squares else 0.0
     return norms
 

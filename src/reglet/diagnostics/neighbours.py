@@ -8,6 +8,7 @@ from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
 from reglet.diagnostics.spectrum import check_features
+from reglet.precision import in_float64
 
 
 def nearest(
@@ -50,5 +51,5 @@ def neighbours_across_domains(
     index = nearest(z, z, k=k, own=True)
     same = labels[index] == labels[:, None]
     other = domain[index] != domain[:, None]
-    elsewhere = float(same[other].double().mean()) if bool(other.any()) else float("nan")
-    return AcrossDomains(index, float(same.double().mean()), float(other.double().mean()), elsewhere)
+    elsewhere = float(in_float64(same[other]).mean()) if bool(other.any()) else float("nan")
+    return AcrossDomains(index, float(in_float64(same).mean()), float(in_float64(other).mean()), elsewhere)

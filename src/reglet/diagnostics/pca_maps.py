@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reglet.diagnostics.energy import unit_range
+from reglet.precision import in_float64
 
 
 def pca_maps(maps: Float[Tensor, "n d h w"], *, components: int = 3) -> Float[Tensor, "n k h w"]:
@@ -18,7 +19,7 @@ def pca_maps(maps: Float[Tensor, "n d h w"], *, components: int = 3) -> Float[Te
     Signs are such that the largest weight of each component is positive.
     """
     n, d, h, w = maps.shape
-    tokens = maps.double().permute(0, 2, 3, 1).reshape(-1, d)
+    tokens = in_float64(maps).permute(0, 2, 3, 1).reshape(-1, d)
     if not 1 <= components <= min(d, len(tokens) - 1):
         raise ValueError(f"{len(tokens)} tokens of {d} features have no {components} components")
     tokens = tokens - tokens.mean(0)
@@ -34,13 +35,13 @@ def match_components(maps: Float[Tensor, "n k h w"], reference: Float[Tensor, "n
 
     Grids may differ: the reference is brought to the grid of `maps`.  A constant component correlates with nothing.
     """
-    other = F.interpolate(reference.double(), size=maps.shape[2:], mode="bilinear", align_corners=False)
-    a, b = (x.double().transpose(0, 1).flatten(1) for x in (maps, other))
+    other = F.interpolate(in_float64(reference), size=maps.shape[2:], mode="bilinear", align_corners=False)
+    a, b = (in_float64(x).transpose(0, 1).flatten(1) for x in (maps, other))
     correlation = _unit_rows(b) @ _unit_rows(a).T  # (reference's, ours)
-    order = torch.tensor(_assignment(-correlation.abs()), device=maps.device)
-    sign = correlation[torch.arange(len(order)), order].sign()
+    order = torch.tensor(_assignment(-correlation.abs()), device=correlation.device)
+    sign = correlation[torch.arange(len(order), device=order.device), order].sign()
     sign = torch.where(sign == 0, torch.ones_like(sign), sign)
-    return maps[:, order] * sign.to(maps.dtype).view(1, -1, 1, 1)
+    return maps[:, order.to(maps.device)] * sign.to(maps).view(1, -1, 1, 1)
 
 
 def as_colours(maps: Float[Tensor, "n k h w"], *, size: tuple[int, int] | None = None) -> Float[Tensor, "n k h2 w2"]:

@@ -12,6 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet.precision import in_float64
+
 
 def redundancy_to_alignment(c: Float[Tensor, "m m"], *, weight: float = 1.0) -> float:
     """The ratio above; infinite where alignment is perfect.  `weight` is the loss's lambda.
@@ -19,7 +21,7 @@ def redundancy_to_alignment(c: Float[Tensor, "m m"], *, weight: float = 1.0) -> 
     >>> redundancy_to_alignment(torch.tensor([[0.5, 0.5], [0.0, 0.5]]))
     0.5
     """
-    c = c.double()
+    c = in_float64(c)
     diagonal = c.diagonal()
     off = (c.square().sum() - diagonal.square().sum()).clamp_min(0)
     on = (1 - diagonal).square().sum()
@@ -30,7 +32,7 @@ def cross_correlation(z0: Float[Tensor, "n d"], z1: Float[Tensor, "n d"]) -> Flo
     """Correlation over samples of each feature in one view with each in the other; 0 for a feature that is constant."""
     if len(z0) < 2:
         raise ValueError(f"a correlation needs at least two samples, got {len(z0)}")
-    a, b = (_unit_columns(z.double()) for z in (z0, z1))
+    a, b = (_unit_columns(in_float64(z)) for z in (z0, z1))
     return a.T @ b
 
 

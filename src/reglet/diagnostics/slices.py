@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from reglet.dist import gather
+from reglet.dist import concat_over_ranks
 
 
 def same_slices(directions: Float[Tensor, "k d"]) -> bool:
@@ -12,5 +12,5 @@ def same_slices(directions: Float[Tensor, "k d"]) -> bool:
     W ranks with directions of their own see W times as many.  A global `manual_seed` alike on all ranks, before
     directions are drawn from the global generator, takes that away without a sign.  On one rank: False.
     """
-    every = gather(directions[None])
+    every = concat_over_ranks(directions[None])
     return any(bool((every[i] == every[j]).all()) for i in range(len(every)) for j in range(i))

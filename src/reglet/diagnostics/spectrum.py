@@ -4,6 +4,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet.precision import in_float64
+
 
 def singular_values(z: Float[Tensor, "n d"]) -> Float[Tensor, " r"]:
     """The min(n, d) singular values in float64, largest first.
@@ -12,7 +14,7 @@ def singular_values(z: Float[Tensor, "n d"]) -> Float[Tensor, " r"]:
     largest is rounding.
     """
     check_features(z)
-    z = z.double()
+    z = in_float64(z)
     gram = z @ z.T if len(z) < z.shape[1] else z.T @ z
     return torch.linalg.eigvalsh(gram).flip(0).clamp_min(0).sqrt()
 
@@ -20,7 +22,7 @@ def singular_values(z: Float[Tensor, "n d"]) -> Float[Tensor, " r"]:
 def eigenspectrum(z: Float[Tensor, "n d"]) -> Float[Tensor, " r"]:
     """Eigenvalues of the covariance 1/(n-1) sum_i (z_i - zbar)(z_i - zbar)^T, largest first, min(n, d) of them."""
     check_features(z, least=2)
-    z = z.double()
+    z = in_float64(z)
     return singular_values(z - z.mean(0)).square() / (len(z) - 1)
 
 
@@ -38,7 +40,7 @@ def explained_variance(z: Float[Tensor, "n d"]) -> Float[Tensor, " r"]:
 def feature_std(z: Float[Tensor, "n d"]) -> Float[Tensor, " d"]:
     """Deviation of each feature over samples, unbiased."""
     check_features(z, least=2)
-    return z.double().std(0)
+    return in_float64(z).std(0)
 
 
 def effective_rank(weights: Float[Tensor, " r"]) -> float:
@@ -47,10 +49,11 @@ def effective_rank(weights: Float[Tensor, " r"]) -> float:
     >>> round(effective_rank(torch.tensor([3.0, 3.0, 3.0, 0.0])), 6)
     3.0
     """
-    total = weights.double().sum()
+    weights = in_float64(weights)
+    total = weights.sum()
     if not total > 0:
         return 0.0
-    return float(torch.special.entr(weights.double() / total).sum().exp())
+    return float(torch.special.entr(weights / total).sum().exp())
 
 
 def check_features(z: Tensor, *, least: int = 1) -> None:

@@ -8,9 +8,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
+
+from reglet.groups import D4, act, resize
 
 Map = Float[Tensor, "n d h w"]
 
@@ -28,12 +29,22 @@ class ImageTransform(NamedTuple):
 
 def rotation(turns: int) -> ImageTransform:
     """Quarter turns, counter-clockwise."""
-    return ImageTransform(lambda x: x.rot90(turns, (2, 3)), lambda y, _: y.rot90(turns, (2, 3)))
+    return _symmetry(turns, mirrored=False)
 
 
 def flip() -> ImageTransform:
     """Left to right."""
-    return ImageTransform(lambda x: x.flip(3), lambda y, _: y.flip(3))
+    return _symmetry(0, mirrored=True)
+
+
+def _symmetry(turns: int, *, mirrored: bool) -> ImageTransform:
+    """One element of D4, on images and on maps alike."""
+
+    def move(x: Map) -> Map:
+        n = len(x)
+        return act(x, D4(torch.full((n,), turns % 4, device="cpu"), torch.full((n,), mirrored, device="cpu")))
+
+    return ImageTransform(move, lambda y, _: move(y))
 
 
 def scale(factor: float, *, multiple: int = 1) -> ImageTransform:
@@ -41,10 +52,10 @@ def scale(factor: float, *, multiple: int = 1) -> ImageTransform:
 
     def image(x: Tensor) -> Tensor:
         h, w = (max(multiple, round(side * factor / multiple) * multiple) for side in x.shape[2:])
-        return F.interpolate(x, size=(h, w), mode="bicubic", align_corners=False)
+        return resize(x, (h, w))
 
     def tokens(y: Tensor, like: Tensor) -> Tensor:
-        return F.interpolate(y, size=like.shape[2:], mode="bicubic", align_corners=False)
+        return resize(y, (like.shape[2], like.shape[3]))
 
     return ImageTransform(image, tokens)
 

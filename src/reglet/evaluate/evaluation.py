@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from reglet.data import Images
 from reglet.evaluate.extract import extract, require_fit
 from reglet.evaluate.labelled import labels_of
-from reglet.evaluate.probing import DEFAULT, PROBES, Task, by_domain
+from reglet.evaluate.probing import DEFAULT, PROBES, ProbeData, by_domain
 from reglet.evaluate.representation import Numbers, representation
 
 Json = dict[str, Any]
@@ -64,7 +64,7 @@ def evaluate(
     clock.lap("features")
     d = wide.shape[1] // blocks  # the last block's are the encoder's own
     y, y_test = train_labels.to(wide.device), test_labels.to(wide.device)
-    task = Task(wide[:, -d:], y, wide_test[:, -d:], y_test, wide, wide_test, seed)
+    task = ProbeData(wide[:, -d:], y, wide_test[:, -d:], y_test, wide, wide_test, seed)
     numbers = {}
     for name in probes:
         numbers[name], guess = PROBES[name](task)

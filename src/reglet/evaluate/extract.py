@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from reglet.data import Images
 from reglet.probes import last_blocks
+from reglet.types import WrongKindError
 
 
 @torch.no_grad()
@@ -51,7 +52,7 @@ def require_fit(encoder: nn.Module, images: Images, preprocess: Callable[[Tensor
 def _check(encoder: nn.Module, x: Tensor, y: object) -> None:
     if not isinstance(y, Tensor) or y.ndim != 2 or len(y) != len(x) or not y.is_floating_point():
         got = f"{y.dtype} of shape {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
-        raise TypeError(
+        raise WrongKindError(
             f"expected from {type(encoder).__name__} features (n, d) with n = {len(x)}, got {got}. "
             "reglet.backbones.Adapter pools what a network puts out"
         )

@@ -1,11 +1,10 @@
 """Labels that a probe can be trained and tested on."""
 
-import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from reglet.data import Images, Part
-from reglet.data.splits import hold_out
+from reglet.data import Images
+from reglet.data.pair import class_numbers
 from reglet.probes.check import check_classes
 
 
@@ -19,28 +18,13 @@ def labels_of(train: Images, test: Images) -> tuple[Int64[Tensor, " m"], Int64[T
             )
     assert train.labels is not None and test.labels is not None  # noqa: PT018
     check_classes(train.labels)
-    return train.labels, _renumbered(train, test)
+    return train.labels, class_numbers(train, test)
 
 
-def split(images: Images, test: Images | None, *, seed: int, share: float = 0.2) -> tuple[Images, Images]:
-    """Training and test images; where the source has no test images, a share of the others is held out."""
-    if test is not None:
-        return images, test
-    inside, outside = hold_out(len(images), share, seed=seed)
-    return Part(images, inside, name="fit"), Part(images, outside, name="held-out")
-
-
-def _renumbered(train: Images, test: Images) -> Int64[Tensor, " n"]:
-    """By name: two folders number their classes each for itself."""
-    assert train.classes is not None and test.classes is not None and test.labels is not None  # noqa: PT018
-    if train.classes == test.classes:
-        return test.labels
-    present = [test.classes[int(c)] for c in test.labels.unique()]
-    unknown = [name for name in present if name not in train.classes]
-    if unknown:
+def split(images: Images, test: Images | None) -> tuple[Images, Images]:
+    """Both parts, or an error where there is nothing to test on: images that were trained on tell nothing."""
+    if test is None:
         raise ValueError(
-            f"{test.name} has classes that {train.name} has not: {', '.join(unknown[:5])}"
-            f"{', ...' if len(unknown) > 5 else ''}"
+            f"{images.name} has no images to test on: every class has one, or copies of it. Give data= with a test part"
         )
-    places = {name: i for i, name in enumerate(train.classes)}
-    return torch.tensor([places.get(name, -1) for name in test.classes])[test.labels]
+    return images, test

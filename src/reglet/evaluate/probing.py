@@ -14,7 +14,7 @@ Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
-class Task:
+class ProbeData:
     """Training and test features with labels.
 
     wide: the same of several blocks side by side, for the linear probes; else the same tensors.
@@ -46,37 +46,37 @@ class Task:
         return found | ({"by_frequency": present} if len(present) > 1 else {})
 
 
-def knn(task: Task) -> tuple[Json, Tensor]:
+def knn(task: ProbeData) -> tuple[Json, Tensor]:
     k = min(20, len(task.train))
     votes = knn_votes(task.train, task.train_labels, task.test, k=k)
     return {**task.summary(votes), "k": k}, votes.argmax(1)
 
 
-def linear(task: Task) -> tuple[Json, Tensor]:
+def linear(task: ProbeData) -> tuple[Json, Tensor]:
     score = linear_sgd_probe(task.wide_train, task.train_labels, task.wide_test, task.test_labels, seed=task.seed)
     numbers = {"rate": score.rate, "log_likelihood_by_rate": score.validation}
     return {**task.summary(score.logits.softmax(1)), **numbers}, score.logits.argmax(1)
 
 
-def exact(task: Task) -> tuple[Json, Tensor]:
+def exact(task: ProbeData) -> tuple[Json, Tensor]:
     score = linear_probe(task.wide_train, task.train_labels, task.wide_test, task.test_labels, seed=task.seed)
     numbers = {"strength": score.strength, "accuracy_by_strength": score.validation}
     return {**task.summary(score.logits.softmax(1)), **numbers}, score.logits.argmax(1)
 
 
-def ridge(task: Task) -> tuple[Json, Tensor]:
+def ridge(task: ProbeData) -> tuple[Json, Tensor]:
     score = ridge_probe(task.wide_train, task.train_labels, task.wide_test, task.test_labels, seed=task.seed)
     numbers = {"strength": score.strength, "accuracy_by_strength": score.validation}
     return {**task.summary(score.outputs, probabilities=False), **numbers}, score.outputs.argmax(1)
 
 
-def mlp(task: Task) -> tuple[Json, Tensor]:
+def mlp(task: ProbeData) -> tuple[Json, Tensor]:
     score = mlp_probe(task.train, task.train_labels, task.test, task.test_labels, seed=task.seed)
     numbers = {"rate": score.rate, "accuracy_by_rate": score.validation}
     return {**task.summary(score.logits.softmax(1)), **numbers}, score.logits.argmax(1)
 
 
-def few(task: Task) -> tuple[Json, Tensor | None]:
+def few(task: ProbeData) -> tuple[Json, Tensor | None]:
     """Ten labels of each class, or as many as the rarest has; five draws."""
     counts = task.train_labels.bincount()
     each = min(10, int(counts[counts > 0].min()))
@@ -86,7 +86,7 @@ def few(task: Task) -> tuple[Json, Tensor | None]:
 
 
 # name -> numbers, and where there is one prediction for each test sample, that
-PROBES: dict[str, Callable[[Task], tuple[Json, Tensor | None]]] = {
+PROBES: dict[str, Callable[[ProbeData], tuple[Json, Tensor | None]]] = {
     "knn": knn,
     "linear": linear,
     "exact": exact,

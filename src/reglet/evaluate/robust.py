@@ -10,10 +10,10 @@ from torch import Tensor
 
 from reglet.data import Part
 from reglet.diagnostics.robustness import Robustness, Stability, robustness, stability
-from reglet.engine.folder import write_json
+from reglet.engine.run_folder import write_json
 from reglet.evaluate.extract import extract, require_fit
 from reglet.evaluate.labelled import labels_of
-from reglet.evaluate.run import open_data, open_encoder
+from reglet.evaluate.run import open_data, open_encoder, reading
 from reglet.probes.linear import logistic_regression
 from reglet.probes.standard import Standard
 
@@ -57,7 +57,7 @@ def robust_run(
     The numbers are written to robust.json in the directory, or to `out`.
     """
     encoder, preprocess, card = open_encoder(run)
-    train, test = open_data(run, data, "", "", size=card["architecture"]["size"], seed=seed)
+    train, test = open_data(run, data, "", "", **reading(card))
     y, y_test = labels_of(train, test)
     require_fit(encoder, train, preprocess, device="cpu")
     few = torch.randperm(len(test), generator=torch.Generator().manual_seed(seed))[:images].sort().values

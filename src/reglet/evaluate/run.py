@@ -8,8 +8,11 @@ import torch
 from torch import Tensor, nn
 
 from reglet.data import Images, load, load_pair
+from reglet.data.hold_out import hold_out_test
+from reglet.data.pair import paired
 from reglet.engine.build import build_data
-from reglet.engine.folder import CONFIG, RunError, read_run, write_json
+from reglet.engine.launch import require_accelerator
+from reglet.engine.run_folder import CONFIG, RunError, read_run, write_json
 from reglet.evaluate.evaluation import Evaluation, evaluate
 from reglet.evaluate.labelled import split
 from reglet.evaluate.probing import DEFAULT
@@ -35,12 +38,15 @@ def evaluate_run(
     """The encoder in the directory `run`, a run's or an exported one, on `data`; written to eval.json there, or `out`.
 
     data: as for pretraining; the run's own unless given, cut as it was.  train, test: names of its parts; where there
-    are none, a fifth of the images is held out.
+    are none, the images are tested on that every command holds out (`reglet.data.hold_out`).
     """
     encoder, preprocess, card = open_encoder(run)
-    images, held = open_data(run, data, train, test, size=card["architecture"]["size"], seed=seed)
+    images, held = open_data(run, data, train, test, **reading(card))
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
+    if device.split(":")[0] not in ("cpu", "cuda", "mps"):
+        raise ValueError(f"device is auto, cpu, cuda or mps; got {device!r}")
+    require_accelerator(device.split(":")[0])
     found = evaluate(
         encoder, images, held, preprocess, probes=probes, blocks=blocks, batch=batch, device=device, seed=seed
     )
@@ -65,16 +71,35 @@ def open_encoder(run: Path) -> tuple[nn.Module, Callable[[Tensor], Tensor], Json
         raise RunError(f"{run / CARD} is no card of an encoder: it has no {error}") from error
 
 
-def open_data(run: Path, data: str, train: str, test: str, *, size: int, seed: int) -> tuple[Images, Images]:
+def reading(card: Json) -> dict[str, int]:
+    """How images are read for the encoder of this card."""
+    return {"size": card["architecture"]["size"], "channels": card["architecture"]["in_channels"]}
+
+
+def open_data(run: Path, data: str, train: str, test: str, *, size: int, channels: int = 0) -> tuple[Images, Images]:
     if test and not train:
         raise ValueError(f"test={test} needs train= beside it: without, it would be among the training images")
     if data and train:
-        images = load(data, split=train, size=size)
-        return split(images, load(data, split=test, size=size) if test else None, seed=seed)
+        images = load(data, split=train, size=size, channels=channels)
+        if test:
+            return paired(images, load(data, split=test, size=size, channels=channels))
+        return split(*hold_out_test(images))
     if data:
-        return split(*load_pair(data, size=size), seed=seed)
+        return split(*load_pair(data, size=size, channels=channels))
     if train:
         raise ValueError("train= and test= name parts of data=, which is missing")
     if not (run / CONFIG).exists():
         raise RunError(f"{run} is an exported encoder, without its data: give data=")
-    return split(*build_data(read_run(run)[0]), seed=seed)
+    config, stored = read_run(run)
+    return split(*require_same(run, stored, *build_data(config)))
+
+
+def require_same(run: Path, stored: Json, images: Images, test: Images | None) -> tuple[Images, Images | None]:
+    """An error where the training images are not those of the run: then test images could be among those it saw."""
+    if stored["fingerprint"] != images.fingerprint:
+        raise RunError(
+            f"the data of the run in {run} have changed since, or it is of a reglet that held out no test images: what "
+            f"it was trained on is not known ({images.name} is {images.fingerprint}, it was {stored['fingerprint']}). "
+            "Give data= with images that it has not seen"
+        )
+    return images, test

@@ -22,6 +22,7 @@ from reglet.latent import CutMix, Mixup
 from reglet.probes.check import check_classes
 from reglet.probes.layer_decay import layer_groups
 from reglet.probes.metrics import accuracy
+from reglet.seeded import seeded
 
 Mix = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]  # images and soft labels, mixed alike
 
@@ -67,8 +68,7 @@ def fine_tune(
     mixes = ([_mixup(mixup)] if mixup else []) + ([_cutmix(cutmix)] if cutmix else [])
     view = views.policy(policy, size=size, n_global=1, n_local=0)
     batches = _batches(train, train_labels, view, mixes, batch, generator)
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        torch.manual_seed(seed)
+    with seeded(seed, next(backbone.parameters()).device), torch.enable_grad():
         model = _with_head(backbone, size=size, channels=train.shape[1], classes=classes)
         groups = layer_groups(model[0], lr=peak, weight_decay=weight_decay, layer_decay=layer_decay, blocks=blocks)
         groups.append({"params": list(model[1].parameters()), "weight_decay": weight_decay})

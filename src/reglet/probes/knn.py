@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from reglet.precision import in_float64
 from reglet.probes.check import check_features
 
 
@@ -50,4 +51,4 @@ def knn_probe(
 ) -> float:
     """Accuracy on the test features."""
     votes = knn_votes(train, train_labels, test, k=k, temperature=temperature)
-    return float((votes.argmax(1) == test_labels).double().mean())
+    return float(in_float64(votes.argmax(1) == test_labels).mean())

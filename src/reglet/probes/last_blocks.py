@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet.attach import watch
+from reglet.types import WrongKindError
 
 
 def last_blocks(backbone: nn.Module, x: Float[Tensor, "n c h w"], *, blocks: int = 4) -> Float[Tensor, "n d"]:
@@ -19,7 +20,7 @@ def last_blocks(backbone: nn.Module, x: Float[Tensor, "n c h w"], *, blocks: int
     vit: Any = getattr(backbone, "model", backbone)  # what an adapter wraps
     every = getattr(vit, "blocks", None)
     if not isinstance(every, nn.Sequential | nn.ModuleList) or not isinstance(getattr(vit, "norm", None), nn.Module):
-        raise TypeError(
+        raise WrongKindError(
             f"{type(vit).__name__} has no `blocks` and `norm` of a vision transformer to take features from"
         )
     if not 1 <= blocks <= len(every):

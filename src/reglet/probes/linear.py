@@ -2,9 +2,10 @@
 
     min over W, b of   1/m sum_i CE(W x_i + b, y_i) + strength/2 |W|^2
 
-on features standardised by the training set's mean and deviation.  The problem is convex and solved to convergence in
-float64, so a score has no learning rate, no number of epochs and no seed but that of the validation split, on which
-alone the strength is chosen.  (scikit-learn's LogisticRegression(C=1 / (m * strength)) is the same problem.)
+on features standardised by the training set's mean and deviation.  The problem is convex and solved to convergence, in
+float64 on the CPU and in float32 on an accelerator, so a score has no learning rate, no number of epochs and no seed
+but that of the validation split, on which alone the strength is chosen.  (scikit-learn's
+LogisticRegression(C=1 / (m * strength)) is the same problem.)
 `linear_sgd_probe` is what papers do instead: faster on many samples, and with a rate to choose.
 """
 
@@ -19,7 +20,7 @@ from torch import Tensor
 from reglet.probes.check import check_classes, check_features
 from reglet.probes.holdout import choose
 from reglet.probes.metrics import accuracy
-from reglet.probes.standard import Standard
+from reglet.probes.standard import Standard, wide_dtype
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
@@ -62,7 +63,7 @@ def logistic_regression(
     x: Float[Tensor, "m d"], labels: Int[Tensor, " m"], *, strength: float, tolerance: float = 1e-5
 ) -> tuple[Float[Tensor, "classes d"], Float[Tensor, " classes"]]:
     """W and b of the problem above, by L-BFGS from zero (1,000 steps at most), to a gradient within `tolerance`."""
-    x, y = x.double(), labels.long()
+    x, y = x.to(wide_dtype(x)), labels.long()
     classes = int(y.max()) + 1
     w = x.new_zeros(classes, x.shape[1], requires_grad=True)
     b = x.new_zeros(classes, requires_grad=True)

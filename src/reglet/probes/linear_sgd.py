@@ -66,7 +66,7 @@ def linear_sgd_probe(
             f"got {weight_decay}, {damping}, {epochs} and {batch}"
         )
     standard = Standard(train)  # of all training features: there is no label in it
-    x, x_test, y = standard(train).float(), standard(test).float(), train_labels.long()
+    x, x_test, y = standard(train, torch.float32), standard(test, torch.float32), train_labels.long()
     penalty = x.new_ones(x.shape[1])
     if damping is not None:
         decorrelated = Decorrelated(x, damping=damping)

@@ -6,9 +6,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from reglet.precision import in_float64
+
 
 def accuracy(scores: Float[Tensor, "n classes"], labels: Int[Tensor, " n"]) -> float:
-    return float((scores.argmax(1) == labels).double().mean())
+    return float(in_float64(scores.argmax(1) == labels).mean())
 
 
 def top_k_accuracy(scores: Float[Tensor, "n classes"], labels: Int[Tensor, " n"], *, k: int = 5) -> float:
@@ -19,7 +21,7 @@ def top_k_accuracy(scores: Float[Tensor, "n classes"], labels: Int[Tensor, " n"]
     """
     if not 1 <= k <= scores.shape[1]:
         raise ValueError(f"k is between 1 and the {scores.shape[1]} classes, got {k}")
-    return float((scores.topk(k, dim=1).indices == labels[:, None]).any(1).double().mean())
+    return float(in_float64((scores.topk(k, dim=1).indices == labels[:, None]).any(1)).mean())
 
 
 def confusion(
@@ -62,11 +64,11 @@ def multilabel_auroc(scores: Float[Tensor, "n classes"], truth: Bool[Tensor, "n 
 
     Classes with a single value are left out; NaN if that leaves none.
     """
-    columns = scores.double().T.contiguous()
+    columns = in_float64(scores).T.contiguous()
     ordered = columns.sort(dim=1).values
     below, up_to = (torch.searchsorted(ordered, columns, right=right) for right in (False, True))
     rank = (below + up_to + 1).double() / 2  # places from 1; equal scores share the mean of theirs
-    positive = truth.T.double()
+    positive = truth.to(columns.device).T.double()
     p, n = positive.sum(1), (1 - positive).sum(1)
     area = ((rank * positive).sum(1) - p * (p + 1) / 2) / (p * n)
     return float(area[(p > 0) & (n > 0)].mean())
@@ -76,7 +78,7 @@ def exact_match(
     scores: Float[Tensor, "n classes"], truth: Bool[Tensor, "n classes"], *, threshold: float = 0.5
 ) -> float:
     """How often all classes of a sample are right, those above `threshold` being predicted."""
-    return float(((scores > threshold) == truth).all(1).double().mean())
+    return float(in_float64(((scores > threshold) == truth).all(1)).mean())
 
 
 def expected_calibration_error(
@@ -88,9 +90,9 @@ def expected_calibration_error(
     """
     if bool((probabilities < 0).any()) or not bool((probabilities.sum(1) - 1).abs().max() < 1e-3):
         raise ValueError("expected probabilities: not negative, and each row's sum 1; take the softmax of logits first")
-    confidence, predicted = probabilities.double().max(1)
+    confidence, predicted = in_float64(probabilities).max(1)
     where = (confidence * bins).ceil().long().clamp(1, bins) - 1  # ((b - 1) / bins, b / bins], as in the paper
-    gap = (predicted == labels).double() - confidence
+    gap = (predicted == labels.to(predicted.device)).double() - confidence
     return float(gap.new_zeros(bins).index_add_(0, where, gap).abs().sum() / len(labels))
 
 
@@ -116,9 +118,9 @@ def many_medium_few(
     """
     if int(labels.max()) >= len(counts):
         raise ValueError(f"counts are of {len(counts)} classes, labels reach {int(labels.max())}")
-    right, count = (predicted == labels).double(), counts[labels.long()]
+    right, count = in_float64(predicted == labels), counts[labels.long()]
     groups = (count > many, (count >= few) & (count <= many), count < few)
-    return ByFrequency(*(float(right[group].mean()) for group in groups))
+    return ByFrequency(*(float(right[group.to(right.device)].mean()) for group in groups))
 
 
 def mean_iou(table: Int[Tensor, "classes classes"]) -> float:
@@ -142,4 +144,4 @@ def wilson_interval(share: float, n: int, *, z: float = 1.96) -> tuple[float, fl
 
 def _confusion(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> Float[Tensor, "classes classes"]:
     classes = int(torch.maximum(predicted.max(), labels.max())) + 1
-    return confusion(predicted, labels, classes=classes).double()
+    return in_float64(confusion(predicted, labels, classes=classes))

@@ -17,6 +17,7 @@ from reglet.probes.check import check_classes, check_features
 from reglet.probes.holdout import choose
 from reglet.probes.metrics import accuracy
 from reglet.probes.standard import Standard
+from reglet.seeded import seeded
 
 RATES = (1e-4, 1e-3, 1e-2)
 
@@ -54,12 +55,11 @@ def mlp_probe(
             f"{weight_decay}"
         )
     standard = Standard(train)  # of all training features: there is no label in it
-    x, x_test, y = standard(train).float(), standard(test).float(), train_labels.long()
+    x, x_test, y = standard(train, torch.float32), standard(test, torch.float32), train_labels.long()
     classes = int(y.max()) + 1
 
     def trained(index: Int64[Tensor, "_"], rate: float) -> nn.Module:
-        with torch.random.fork_rng(devices=[]), torch.enable_grad():
-            torch.manual_seed(seed)
+        with seeded(seed, x.device), torch.enable_grad():
             model = _network(x.shape[1], width, classes).to(x.device)
             _train(model, x[index], y[index], rate=rate, epochs=epochs, batch=batch, weight_decay=weight_decay)
         return model.eval()

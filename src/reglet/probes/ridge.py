@@ -17,7 +17,7 @@ from torch import Tensor
 from reglet.probes.check import check_classes, check_features
 from reglet.probes.holdout import choose
 from reglet.probes.metrics import accuracy
-from reglet.probes.standard import Standard
+from reglet.probes.standard import Standard, wide_dtype
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
@@ -59,7 +59,7 @@ def ridge_probe(
 def _fitter(x: Float[Tensor, "m d"], labels: Int[Tensor, " m"]) -> Callable[[Tensor, float], Tensor]:
     """A function of features and strength:  W = U (variance + strength)^-1 U^T X^T Y / m,  b = mean(Y)."""
     standard = Standard(x)
-    x, y = standard(x), F.one_hot(labels.long()).double()
+    x, y = standard(x), F.one_hot(labels.long()).to(wide_dtype(x))
     mean = y.mean(0)
     variance, axes = torch.linalg.eigh(x.T @ x / len(x))
     y_axes = axes.T @ (x.T @ (y - mean)) / len(x)

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from reglet.probes.metrics import confusion, mean_iou
+from reglet.seeded import seeded
 
 Grid = tuple[int, int]  # rows and columns of a token map
 
@@ -47,8 +48,7 @@ def segmentation_probe(
     classes = int(train_masks.max()) + 1
     if classes <= int(test_masks.max()):
         raise ValueError(f"test masks have classes up to {int(test_masks.max())}, training masks up to {classes - 1}")
-    with torch.random.fork_rng(devices=[]), torch.enable_grad():
-        torch.manual_seed(seed)
+    with seeded(seed, train.device), torch.enable_grad():
         head = _Head(train.shape[2], classes, grid).to(train.device)
         optimizer = torch.optim.AdamW(head.parameters(), lr=lr, weight_decay=weight_decay)
         per_epoch = -(-len(train) // batch)

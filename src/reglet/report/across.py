@@ -9,9 +9,9 @@ from typing import Any
 import torch
 
 from reglet.compare import NAMES, sentence
-from reglet.diagnostics.paired import Paired, paired
 from reglet.engine.settings import FREE
 from reglet.report.gather import Missing, RunData
+from reglet.runs import Paired, paired
 
 Json = dict[str, Any]
 PROBES = {"linear": "linear probe", "knn": "kNN"}

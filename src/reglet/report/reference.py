@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from reglet.engine.folder import write_json
+from reglet.engine.run_folder import write_json
 from reglet.report.gather.geometry import Shape, geometry
 from reglet.report.gather.repeat import read_stored, repeat
 from reglet.report.gather.source import open_source

@@ -7,6 +7,7 @@ from pathlib import Path
 from reglet.report.across import Compared, read_compare
 from reglet.report.gather import Source, gather
 from reglet.report.page.assemble import page
+from reglet.report.task import read_task, task_page
 
 MANY = 4  # runs, above which WebGL would run out of contexts, and SVG is drawn instead
 FEW_POINTS = 1500
@@ -24,13 +25,17 @@ def write_report(
 ) -> Path:
     """One self-contained page about the runs in these directories; gives its place.
 
-    A directory that `reglet compare` left stands for its two arms.
+    A directory that `reglet compare` left stands for its two arms; one of a task gives the page of the task.
     out: report.html in the run's directory unless given, or of several runs, in the directory above the first.
     data: instead of the runs' own.  points: images on the map, at most.  robust_images: images to corrupt; 0: none.
     sources: of runs that were made in Python, what they can be looked at with.
     """
     if not runs:
         raise ValueError("a report is about one run or more; got none")
+    if len(runs) == 1 and (task := read_task(runs[0])) is not None:
+        out = out or runs[0] / "report.html"
+        write_text(out, task_page(runs[0], task))
+        return out
     compared = read_compare(runs[0]) if len(runs) == 1 else None
     folders = [Path(run) for run in (compared.runs if compared else runs)]
     if len(set(folders)) != len(folders):

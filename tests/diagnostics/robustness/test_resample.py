@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from reglet.diagnostics.robustness.resample import convolve, gaussian_blur, pixel_grid, sample, splat, warp, zoomed
+from reglet.diagnostics.robustness.warp import convolve, gaussian_blur, pixel_grid, sample, splat, warp, zoomed
 
 
 def rand(*shape: int, seed: int = 0) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 
 from reglet.diagnostics.robustness import scaling
 from reglet.diagnostics.robustness.draws import Draws
-from reglet.diagnostics.robustness.resample import convolve, gaussian_blur, pixel_grid, sample, splat, zoomed
+from reglet.diagnostics.robustness.warp import convolve, gaussian_blur, pixel_grid, sample, splat, zoomed
 
 Images = Float[Tensor, "n c h w"]
 

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from reglet.diagnostics.robustness import scaling
 from reglet.diagnostics.robustness.draws import Draws
-from reglet.diagnostics.robustness.resample import gaussian_blur, pixel_grid, sample
+from reglet.diagnostics.robustness.warp import gaussian_blur, pixel_grid, sample
 
 Images = Float[Tensor, "n c h w"]
 

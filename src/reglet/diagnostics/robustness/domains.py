@@ -49,6 +49,6 @@ def domain_shift(
     for d in domain.unique().tolist():
         name = str(d) if names is None else names[d]
         here = domain == d
-        accuracy[name] = float((predictions[here] == labels[here]).double().mean())
+        accuracy[name] = float((predictions[here] == labels[here]).cpu().double().mean())
         count[name] = int(here.sum())
     return DomainShift(accuracy, count)

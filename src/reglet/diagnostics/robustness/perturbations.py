@@ -19,7 +19,7 @@ from reglet.diagnostics.robustness import noise, scaling, weather
 from reglet.diagnostics.robustness.blur import moved
 from reglet.diagnostics.robustness.corruptions import SEVERITIES, as_floats, no_such, numbers
 from reglet.diagnostics.robustness.draws import Draws
-from reglet.diagnostics.robustness.resample import gaussian_blur, warp, zoomed
+from reglet.diagnostics.robustness.warp import gaussian_blur, warp, zoomed
 
 Images = Float[Tensor, "n c h w"]
 Frames = Callable[[Tensor, list[float], float, Draws], Iterator[Tensor]]  # images, times from 0 to 30, strength, draws

@@ -56,10 +56,11 @@ def robustness(
     The corruption of an image depends on its place in `images` and the seed, not on the batch.
     """
     _check(images, labels, corruptions, severities)
+    truth = labels.cpu()
 
     def accuracy(change: Callable[[Tensor, Tensor], Tensor]) -> float:
         parts = torch.arange(len(images)).split(batch)
-        right = [classes(predict, change(images[i], i)) == labels[i].cpu() for i in parts]
+        right = [classes(predict, change(images[i.to(images.device)], i)) == truth[i] for i in parts]
         return float(torch.cat(right).double().mean())
 
     clean = accuracy(lambda x, i: as_floats(x))
@@ -107,20 +108,20 @@ def stability(
 ) -> Stability:
     """Predictions along the sequences of `perturbations.py`."""
     _check(images, labels, perturbations, (severity,))
-    parts = torch.arange(len(images)).split(batch)
-    clean = torch.cat([classes(predict, as_floats(images[i])) for i in parts])
+    parts, truth = torch.arange(len(images)).split(batch), labels.cpu()
+    clean = torch.cat([classes(predict, as_floats(images[i.to(images.device)])) for i in parts])
     accuracy, flips = {}, {}
 
     def along(name: str, i: Tensor) -> Tensor:
-        sequence = frames_of(images[i], name, frames=frames, severity=severity, seed=seed, index=i)
+        sequence = frames_of(images[i.to(images.device)], name, frames=frames, severity=severity, seed=seed, index=i)
         return torch.stack([classes(predict, frame) for frame in sequence], 1)
 
     for name in perturbations:
         seen = torch.cat([along(name, i) for i in parts])
         kept = seen[:, 1:] if name in NOISES else seen
-        accuracy[name] = float((kept == labels.cpu()[:, None]).double().mean())
+        accuracy[name] = float((kept == truth[:, None]).double().mean())
         flips[name] = flip_rate(seen, to_first=name in NOISES)
-    return Stability(float((clean == labels.cpu()).double().mean()), accuracy, flips)
+    return Stability(float((clean == truth).double().mean()), accuracy, flips)
 
 
 def flip_rate(predictions: Int[Tensor, "n frames"], *, to_first: bool = False) -> float:
@@ -130,7 +131,7 @@ def flip_rate(predictions: Int[Tensor, "n frames"], *, to_first: bool = False) -
     (0.6666666666666666, 0.3333333333333333)
     """
     before = predictions[:, :1] if to_first else predictions[:, :-1]
-    return float((predictions[:, 1:] != before).double().mean())
+    return float((predictions[:, 1:] != before).cpu().double().mean())
 
 
 @torch.no_grad()

@@ -9,8 +9,8 @@ from torch import Tensor
 from reglet.diagnostics.robustness import scaling
 from reglet.diagnostics.robustness.blur import moved
 from reglet.diagnostics.robustness.draws import Draws
-from reglet.diagnostics.robustness.resample import zoomed
 from reglet.diagnostics.robustness.textures import cloud, crystals
+from reglet.diagnostics.robustness.warp import zoomed
 
 Images = Float[Tensor, "n c h w"]
 _LUMINANCE = (0.299, 0.587, 0.114)

@@ -8,15 +8,15 @@ from typing import Any
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from reglet.engine.folder import METRICS
 from reglet.engine.metrics import read_metrics
+from reglet.engine.run_folder import METRICS
 from reglet.export import ENCODER
 from reglet.report.gather.missing import Missing
 from reglet.report.gather.source import Source, encode
 
 
 @dataclass(frozen=True)
-class Cost:
+class RunCost:
     """None where it is not known.  seconds: from the first to the last line of metrics.jsonl, pauses included.
 
     flops: of the encoder's forward pass, for one image.
@@ -32,7 +32,7 @@ class Cost:
     encoder_bytes: int | None
 
 
-def cost(run: Path, config: dict[str, Any], source: Source | Missing) -> Cost:
+def cost(run: Path, config: dict[str, Any], source: Source | Missing) -> RunCost:
     rows = read_metrics(run / METRICS) if (run / METRICS).exists() else []
     speeds = [row["images_per_second"] for row in rows if row.get("images_per_second")]
     steps = max((int(row["step"]) for row in rows), default=None)
@@ -43,7 +43,7 @@ def cost(run: Path, config: dict[str, Any], source: Source | Missing) -> Cost:
         weights = sum(p.numel() for p in source.encoder.parameters())
         flops = forward_flops(source)
     file = run / ENCODER
-    return Cost(
+    return RunCost(
         steps,
         steps * batch if steps is not None and isinstance(batch, int) else None,
         rows[-1]["time"] - rows[0]["time"] if len(rows) > 1 else None,

@@ -1,14 +1,12 @@
 """Features in the plane, with the images they are of, and the neighbours of each."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from reglet.data import Images, Part
-from reglet.data.folder import Folder
+from reglet.data import Images
 from reglet.diagnostics import nearest, tsne
 from reglet.report.gather.missing import Missing, attempt
 
@@ -57,7 +55,7 @@ def embedding(x: Float[Tensor, "n d"], images: Images, *, most: int) -> Embeddin
         groups,
         nearest(z, z, k=min(NEIGHBOURS, len(z) - 1), own=True),
         images.batch(index),
-        files_of(images, index),
+        images.names(index),
         images.fingerprint,
         len(images),
         missing,
@@ -79,14 +77,3 @@ def principal(z: Float[Tensor, "n d"]) -> Points:
     axes = torch.nn.functional.pad(axes, (0, 0, 0, max(0, 2 - len(axes))))[:2]
     largest = axes.gather(1, axes.abs().argmax(1, keepdim=True))
     return (centred @ (axes * largest.sign()).T).float()
-
-
-def files_of(images: Images, index: Int64[Tensor, " m"]) -> list[str] | None:
-    """Names of the image files, relative to their folder."""
-    while isinstance(images, Part):
-        index = images.index[index]
-        images = images.whole
-    if not isinstance(images, Folder):
-        return None
-    paths: Sequence[object] = [images.paths[i].relative_to(images.root) for i in index.tolist()]
-    return [str(path) for path in paths]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from reglet.data import Images
 from reglet.evaluate.labelled import labels_of
-from reglet.evaluate.probing import DEFAULT, PROBES, Task, by_domain
+from reglet.evaluate.probing import DEFAULT, PROBES, ProbeData, by_domain
 
 Json = dict[str, Any]
 
@@ -35,7 +35,7 @@ def probe(
     names: Sequence[str] = DEFAULT,
 ) -> Probes:
     y, y_test = labels_of(train, test)
-    task = Task(x, y, x_test, y_test, x, x_test, 0)
+    task = ProbeData(x, y, x_test, y_test, x, x_test, 0)
     scores: dict[str, Json] = {}
     right: dict[str, Tensor] = {}
     for name in names:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from reglet.engine.config import Config
-from reglet.engine.folder import CONFIG, DERIVED
+from reglet.engine.run_folder import CONFIG, DERIVED
 from reglet.export import CARD, versions
 
 Json = dict[str, Any]

@@ -8,11 +8,11 @@ from typing import TypeVar
 from torch import Tensor
 
 from reglet.data import Images, Part
-from reglet.diagnostics.doctor import Symptoms, Verdict, diagnose
-from reglet.doctor import examine
-from reglet.engine.folder import CHECKPOINT, CONFIG, RunError
+from reglet.diagnostics.verdict import Symptoms, Verdict, diagnose
+from reglet.engine.run_folder import CHECKPOINT, CONFIG, RunError
+from reglet.evaluate.examine import examine
 from reglet.export import CARD
-from reglet.report.gather.cost import Cost, cost
+from reglet.report.gather.cost import RunCost, cost
 from reglet.report.gather.embedding import Embedding, embedding, some
 from reglet.report.gather.equivariance import Equivariance, equivariance
 from reglet.report.gather.geometry import Geometry, geometry
@@ -38,7 +38,7 @@ class RunData:
     training: Training | Missing
     verdict: Verdict | Missing
     probes: Probes | Missing
-    cost: Cost | Missing
+    cost: RunCost | Missing
     embedding: Embedding | Missing
     latents: Latents | Missing | None
     geometry: Geometry | Missing

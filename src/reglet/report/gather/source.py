@@ -13,13 +13,14 @@ from reglet.data import Images
 from reglet.engine import checkpoint
 from reglet.engine.build import build_parts
 from reglet.engine.config import Config
-from reglet.engine.feed import Policy
-from reglet.engine.folder import CHECKPOINT, CONFIG, RunError, read_run
+from reglet.engine.feed import ViewPolicy
+from reglet.engine.run_folder import CHECKPOINT, CONFIG, RunError, read_run
 from reglet.evaluate.extract import extract
 from reglet.evaluate.labelled import split
-from reglet.evaluate.run import open_data, open_encoder
+from reglet.evaluate.run import open_data, open_encoder, reading, require_same
 from reglet.export import CARD, load_weights, preprocessing
 from reglet.method import Method
+from reglet.seeded import seeded
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -38,7 +39,7 @@ class Source:
     train: Images
     test: Images
     method: Method | None = None
-    policy: Policy | None = None
+    policy: ViewPolicy | None = None
     untrained: nn.Module | None = None
 
     @torch.no_grad()
@@ -67,9 +68,7 @@ def open_source(run: Path, *, data: str = "") -> Source:
     encoder, preprocess, card = open_encoder(run)
     if (run / CONFIG).exists():
         read_run(run)  # says so where it was made in Python
-    return Source(
-        encoder.to(DEVICE), preprocess, *open_data(run, data, "", "", size=card["architecture"]["size"], seed=0)
-    )
+    return Source(encoder.to(DEVICE), preprocess, *open_data(run, data, "", "", **reading(card)))
 
 
 def _of_run(run: Path, data: str) -> Source:
@@ -82,9 +81,9 @@ def _of_run(run: Path, data: str) -> Source:
     load_weights(encoder, run if (run / CARD).exists() else run / CHECKPOINT)
     fresh = not config.init_from and not config.of("model").get("pretrained")
     if data:
-        train, test = open_data(run, data, "", "", size=size, seed=0)
+        train, test = open_data(run, data, "", "", size=size, channels=in_channels)
     else:
-        train, test = split(parts.images, parts.test, seed=0)
+        train, test = split(*require_same(run, stored, parts.images, parts.test))
     return Source(
         encoder.to(DEVICE),
         preprocessing(size),
@@ -98,6 +97,6 @@ def _of_run(run: Path, data: str) -> Source:
 
 def _build(config: Config, *, size: int, in_channels: int) -> nn.Module:
     """With the weights that a run of this seed starts from."""
-    torch.manual_seed(config.seed)
     options = {key: value for key, value in config.of("model").items() if key != "pretrained"}
-    return backbones.build(config.model, size=size, in_channels=in_channels, **options).eval()
+    with seeded(config.seed):
+        return backbones.build(config.model, size=size, in_channels=in_channels, **options).eval()

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from reglet.diagnostics.gradient import gradient_spikes
-from reglet.engine.folder import METRICS
 from reglet.engine.metrics import read_metrics
+from reglet.engine.run_folder import METRICS
 from reglet.report.gather.missing import Missing
 
 NOT_TERMS = frozenset(
@@ -53,10 +53,11 @@ def training(run: Path, config: dict[str, Any]) -> Training | Missing:
     rows = read_metrics(path)
     if not any("loss" in row for row in rows):
         return Missing(f"{METRICS} has no line of a step yet")
-    names = dict.fromkeys(key for row in rows for key in row if key not in NOT_TERMS)
+    # A row of a step has its loss; the other rows are scores.
+    names = dict.fromkeys(key for row in rows if "loss" in row for key in row if key not in NOT_TERMS)
     terms = {name: curve(rows, name) for name in ("loss", *names)}
     norm = curve(rows, "grad_norm")
-    asked = config.get("epochs")
+    asked = None if config.get("steps") else config.get("epochs")
     done = max((float(row["epoch"]) for row in rows if "epoch" in row), default=0.0)
     spikes = _spikes(norm)
     return Training(

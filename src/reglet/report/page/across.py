@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from reglet.diagnostics.paired import Paired
 from reglet.report.across import PROBES, Compared, by_image, over_seeds
 from reglet.report.figures.across import differences
 from reglet.report.gather import RunData
 from reglet.report.page.markup import Figures, esc, missing, note, section, table
+from reglet.runs import Paired
 
 Json = dict[str, Any]
 
@@ -59,7 +59,7 @@ def _compared(compared: Compared) -> str:
 
 
 def _head(base: str, candidate: str) -> list[str]:
-    return ["over seeds", esc(base), esc(candidate), "difference", "95 % interval", "sign test", "seeds", ""]
+    return ["over seeds", esc(base), esc(candidate), "difference", "95 % interval", "p", "seeds", ""]
 
 
 def _pair(name: str, pair: Paired, scale: int) -> list[str]:
@@ -69,7 +69,7 @@ def _pair(name: str, pair: Paired, scale: int) -> list[str]:
         f"{scale * pair.candidate:.2f}",
         f"{scale * pair.difference:+.2f}",
         f"{scale * pair.low:+.2f} to {scale * pair.high:+.2f}",
-        f"p {pair.sign_p:.3f}",
+        f"{pair.p:.3f}",
         str(pair.seeds),
         esc(pair.verdict),
     ]

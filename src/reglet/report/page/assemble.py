@@ -7,7 +7,7 @@ from string import Template
 from reglet.report.across import Compared
 from reglet.report.gather import RunData
 from reglet.report.page.across import across
-from reglet.report.page.embedding import Maps, embedding
+from reglet.report.page.embedding import EmbeddingMaps, embedding
 from reglet.report.page.equivariance import equivariance
 from reglet.report.page.features import features
 from reglet.report.page.geometry import geometry
@@ -15,12 +15,13 @@ from reglet.report.page.markup import Figures, data_json, esc
 from reglet.report.page.plotly import packed
 from reglet.report.page.repeat import repeat
 from reglet.report.page.robustness import robustness
-from reglet.report.page.summary import summary
+from reglet.report.page.summary import probes_and_cost, summary
 from reglet.report.page.training import training
 from reglet.report.reference import healthy
 
 NAVIGATION = {
     "summary": "Verdict",
+    "scores": "Scores",
     "probes": "Probes",
     "across": "Run against run",
     "training": "Training",
@@ -34,26 +35,31 @@ NAVIGATION = {
 
 
 def page(runs: list[RunData], compared: Compared | None = None) -> str:
-    figures, maps = Figures(), Maps()
-    sections = [
-        summary(runs, compared),
-        across(runs, compared, figures),
-        training(runs, figures),
-        embedding(runs, maps, figures),
-        geometry(runs, figures, healthy()),
-        features(runs),
-        equivariance(runs, figures),
-        robustness(runs, figures),
-        repeat(runs),
-    ]
-    shown = [key for key in NAVIGATION if key != "across" or len(runs) > 1]
-    title = ", ".join(run.name for run in runs)
+    figures, maps = Figures(), EmbeddingMaps()
+    sections = {
+        "summary": summary(runs, compared),
+        "probes": probes_and_cost(runs),
+        "across": across(runs, compared, figures),
+        "training": training(runs, figures),
+        "map": embedding(runs, maps, figures),
+        "geometry": geometry(runs, figures, healthy()),
+        "features": features(runs),
+        "equivariance": equivariance(runs, figures),
+        "robustness": robustness(runs, figures),
+        "repeat": repeat(runs),
+    }
+    return assemble(", ".join(run.name for run in runs), sections, figures, maps)
+
+
+def assemble(title: str, sections: dict[str, str], figures: Figures, maps: EmbeddingMaps | None = None) -> str:
+    """Sections by their keys in NAVIGATION; those that are empty are left out."""
+    maps = maps or EmbeddingMaps()
     return Template(_file("template.html")).substitute(
         title=esc(title),
         made=esc(datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")),
         style=_file("style.css"),
-        navigation="".join(f'<a href="#{key}">{NAVIGATION[key]}</a>' for key in shown),
-        sections="".join(sections),
+        navigation="".join(f'<a href="#{key}">{NAVIGATION[key]}</a>' for key, text in sections.items() if text),
+        sections="".join(sections.values()),
         data=data_json({"figures": figures.kept, "maps": maps.kept, "sheets": list(maps.sheets.values())}),
         plotly=packed(),
         script=_file("page.js"),

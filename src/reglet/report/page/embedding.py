@@ -11,7 +11,7 @@ from reglet.report.page.pictures import sheet
 Json = dict[str, Any]
 
 
-class Maps:
+class EmbeddingMaps:
     """Maps by number, and the sheets of pictures that they share."""
 
     def __init__(self) -> None:
@@ -32,7 +32,7 @@ class Maps:
         return len(self.kept) - 1
 
 
-def embedding(runs: list[RunData], maps: Maps, figures: Figures) -> str:
+def embedding(runs: list[RunData], maps: EmbeddingMaps, figures: Figures) -> str:
     cells: list[str] = []
     gaps: list[str] = []
     planes: dict[str, None] = {}

@@ -2,7 +2,7 @@
 
 from reglet.report.across import Compared, by_image, in_words, over_seeds
 from reglet.report.gather import Missing, RunData
-from reglet.report.gather.cost import Cost
+from reglet.report.gather.cost import RunCost
 from reglet.report.page.markup import esc, grid, missing, note, section, table
 
 MARKS = {"healthy": "✓", "caution": "!", "unclear": "?", "sick": "✗"}
@@ -10,9 +10,12 @@ TITLES = {"knn": "kNN", "linear": "linear probe"}
 
 
 def summary(runs: list[RunData], compared: Compared | None) -> str:
-    body = lead(runs, compared) + grid(*(verdict(run) for run in runs))
+    return section("summary", "Verdict", lead(runs, compared) + grid(*(verdict(run) for run in runs)))
+
+
+def probes_and_cost(runs: list[RunData]) -> str:
     tables = f'<div class="tables">{domains(runs)}{costs(runs)}</div>'
-    return section("summary", "Verdict", body) + section("probes", "Probes and cost", probes(runs) + tables)
+    return section("probes", "Probes and cost", probes(runs) + tables)
 
 
 def lead(runs: list[RunData], compared: Compared | None) -> str:
@@ -105,7 +108,7 @@ def count(value: int | float | None) -> str:
     return "" if value is None else f"{value:,.0f}"
 
 
-def _minutes(cost: Cost) -> str:
+def _minutes(cost: RunCost) -> str:
     return "" if cost.seconds is None else f"{cost.seconds / 60:.1f}"
 
 

@@ -1,4 +1,4 @@
-"""A run, an exported encoder, or any method on images, looked at: the symptoms that `diagnostics.doctor` judges."""
+"""A run, an exported encoder, or any method on images, looked at: the symptoms that `diagnostics.verdict` judges."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -12,21 +12,20 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from reglet.data import Images, Part, load
 from reglet.diagnostics.batch_dependence import batch_share, mode_gap
-from reglet.diagnostics.doctor import Symptoms, Verdict, diagnose
 from reglet.diagnostics.gradient import gradient_norms
+from reglet.diagnostics.verdict import Symptoms, Verdict, diagnose
 from reglet.engine import checkpoint
 from reglet.engine.build import Parts, build_parts
 from reglet.engine.config import Config
-from reglet.engine.embed import features
-from reglet.engine.feed import Policy
-from reglet.engine.folder import CHECKPOINT, CONFIG, RunError, read_run, write_json
+from reglet.engine.feed import ViewPolicy
 from reglet.engine.order import VIEWS, generator
+from reglet.engine.run_folder import CHECKPOINT, CONFIG, RunError, read_run, write_json
+from reglet.evaluate.embed import features
 from reglet.export import CARD, load_encoder
 from reglet.losses.base import OnViews
 from reglet.losses.slices import Slices
-from reglet.method import Method
+from reglet.method import Method, innermost
 from reglet.methods import JointEmbedding
-from reglet.methods.regularized import innermost
 
 Net = Callable[[Tensor], Tensor]
 REPORT = "doctor.json"
@@ -72,7 +71,7 @@ def examine(run: Path, *, data: str = "", images: int = 1000, seed: int = 0) -> 
 def look(
     method: Method,
     images: Images,
-    policy: Policy,
+    policy: ViewPolicy,
     *,
     features: Float[Tensor, "n d"],
     batch: int,
@@ -137,7 +136,7 @@ class _Encoder(nn.Module):
         return self.method.encode(x)
 
 
-def _two_views(policy: Policy, images: Images, seed: int) -> Float[Tensor, "2 n c h w"]:
+def _two_views(policy: ViewPolicy, images: Images, seed: int) -> Float[Tensor, "2 n c h w"]:
     """The first two global views of each image, drawn as training draws them."""
     draws = policy.draw(len(images), generator(seed, VIEWS, 1))
     rows = []

@@ -13,7 +13,7 @@ from torch import Tensor
 from reglet.diagnostics import diseases
 from reglet.diagnostics.collapse import covariance_rank, directions, noise_rank, relative_spread, same_image_auc
 from reglet.diagnostics.diseases import Finding, Level
-from reglet.diagnostics.rankme import rankme
+from reglet.diagnostics.ranks import rankme
 from reglet.diagnostics.spectrum import feature_std
 
 EXIT_CODES: dict[Level, int] = {

@@ -1,0 +1,100 @@
+"""Training on a machine that is shared: how torch's threads wait decides how much of it is left.
+
+An OpenMP thread that has nothing to do spins for some milliseconds before it sleeps.  On a machine of one's own that
+saves the waking; beside other work it takes the core from a thread that computes.  Each speed is measured in a process
+of its own, because the policy is read when torch is loaded: alone, and beside as many busy processes as there are CPUs.
+"""
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+BUSY = "while True: pass"
+POLICIES: dict[str, dict[str, str]] = {
+    "torch's own": {},
+    "spin 10,000": {"GOMP_SPINCOUNT": "10000"},
+    "spin 1,000": {"GOMP_SPINCOUNT": "1000"},
+    "passive": {"OMP_WAIT_POLICY": "passive"},
+}
+CHOSEN_BY_USER = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
+
+
+def pretrain() -> Callable[[], object]:
+    """A step of VISReg on the built-in conv net, 64 images of 32 px in two views."""
+    import torch
+
+    import reglet
+    from reglet.backbones import build
+
+    net, loss = build("convnet_deep", size=32), reglet.VISRegLoss(slices=256)
+    optimizer = torch.optim.AdamW(net.parameters())
+    x = torch.randn(128, 3, 32, 32)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        loss(*net(x).chunk(2)).backward()
+        optimizer.step()
+
+    return step
+
+
+def sliced() -> Callable[[], object]:
+    """VISReg alone, forward and backward, on its pinned threads."""
+    import torch
+
+    import reglet
+
+    loss, z = reglet.VISRegLoss(slices=1024), torch.randn(2, 256, 512, requires_grad=True)
+    return lambda: loss(z).backward()
+
+
+SUBJECTS: dict[str, Callable[[], Callable[[], object]]] = {"pretrain": pretrain, "sliced": sliced}
+
+
+def rate(subject: str, policy: str, *, busy: int, seconds: float) -> float:
+    """Steps a second, in a new process."""
+    env = {key: value for key, value in os.environ.items() if key not in CHOSEN_BY_USER} | POLICIES[policy]
+    others = [subprocess.Popen([sys.executable, "-c", BUSY]) for _ in range(busy)]
+    try:
+        command = [sys.executable, "-m", "benchmarks.shared_machine", "--steps-of", subject, "--seconds", str(seconds)]
+        return float(subprocess.run(command, env=env, capture_output=True, text=True, check=True).stdout)
+    finally:
+        for other in others:
+            other.kill()
+            other.wait()
+
+
+def count(subject: str, seconds: float) -> float:
+    step = SUBJECTS[subject]()
+    for _ in range(3):
+        step()
+    start, done = time.perf_counter(), 0
+    while (passed := time.perf_counter() - start) < seconds:
+        step()
+        done += 1
+    return done / passed
+
+
+def table(policies: list[str], seconds: float) -> Iterator[str]:
+    cpus = os.cpu_count() or 1
+    yield f"{'':10} {'waiting':12} {'alone':>10} {f'beside {cpus}':>10} {'of fair share':>14}"
+    for subject in SUBJECTS:
+        for policy in policies:
+            alone, beside = (rate(subject, policy, busy=busy, seconds=seconds) for busy in (0, cpus))
+            yield f"{subject:10} {policy:12} {alone:8.2f}/s {beside:8.2f}/s {beside / (alone / 2):14.0%}"
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--steps-of", choices=SUBJECTS)
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--policies", nargs="*", default=list(POLICIES))
+    given = parser.parse_args()
+    if given.steps_of:
+        print(count(given.steps_of, given.seconds))
+    else:
+        for line in table(given.policies, given.seconds):
+            print(line, flush=True)

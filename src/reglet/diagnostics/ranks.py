@@ -1,0 +1,79 @@
+"""One number for how many directions a representation uses: RankMe, alpha-ReQ and LiDAR."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from reglet.diagnostics.spectrum import eigenspectrum, singular_values
+from reglet.precision import in_float64
+
+
+def rankme(z: Float[Tensor, "n d"], *, eps: float = 1e-7) -> float:
+    """RankMe, how many directions the features use.  Garrido et al., ICML 2023, arXiv:2210.02885, eq. 1.
+
+        exp(-sum_k p_k log p_k),   p_k = sigma_k / |sigma|_1 + eps,   sigma: singular values of z.
+
+    Features are not centred, so a large mean counts as one direction.  Between 1 and min(n, d), up to eps; 0 for zeros.
+    It depends on n: compare numbers of the same n only.
+
+    >>> round(rankme(torch.eye(8)), 3)
+    8.0
+    """
+    sigma = singular_values(z)
+    if not sigma[0] > 0:
+        return 0.0
+    p = sigma / sigma.sum() + eps
+    return float(torch.special.entr(p).sum().exp())
+
+
+def alpha_req(z: Float[Tensor, "n d"], *, first: int = 1, last: int | None = None) -> float:
+    """alpha-ReQ, how fast the eigenspectrum decays, lambda_k ~ k^-alpha.  Agrawal et al., NeurIPS 2022.
+
+    -slope of log lambda_k over log k, by least squares over k = first..last.  Representations that generalise have
+    alpha near 1: far above it few directions carry all, far below it noise is kept.
+
+    last: None takes every eigenvalue above 1e-12 of the largest.  A finite sample bends the tail of the spectrum down,
+        so for n not much larger than d a last of some tens is steadier.
+    """
+    spectrum = eigenspectrum(z)
+    kept = int((spectrum > 1e-12 * spectrum[0]).sum()) if spectrum[0] > 0 else 0
+    last = kept if last is None else min(last, kept)
+    if first < 1 or last - first < 1:
+        raise ValueError(f"alpha_req needs two eigenvalues or more, from the first=1 on; got {first} to {last}")
+    k = torch.arange(first, last + 1, dtype=spectrum.dtype, device=spectrum.device).log()
+    y = spectrum[first - 1 : last].log()
+    k = k - k.mean()
+    return float(-(k * y).sum() / k.square().sum())
+
+
+def lidar(z: Float[Tensor, "v n d"], *, delta: float = 1e-4, eps: float = 1e-7) -> float:
+    """LiDAR, how many directions tell images apart, against what differs between views of one image.
+
+    Thilak et al., ICLR 2024, arXiv:2312.04000: linear discriminant analysis whose classes are images, their samples
+    views.
+
+        exp(-sum_k p_k log p_k),   p_k = lambda_k / |lambda|_1 + eps,
+
+        lambda:  eigenvalues of Sigma_w^(-1/2) Sigma_b Sigma_w^(-1/2)
+        Sigma_b = mean over images of (mu_i - mu)(mu_i - mu)^T          mu_i: mean of an image's views
+        Sigma_w = mean over images and views of (z_vi - mu_i)(z_vi - mu_i)^T + delta I
+
+    The paper takes 50 views or so of 1,000 images or more.  At most min(n - 1, d); 0 where all images look the same.
+    """
+    if z.shape[0] < 2 or z.shape[1] < 2:
+        raise ValueError(f"lidar needs at least two views of two images, got (v, n, d) = {tuple(z.shape)}")
+    if not bool(torch.isfinite(z).all()):
+        raise ValueError(f"{int((~torch.isfinite(z)).sum())} of {z.numel()} embeddings are not finite")
+    z = in_float64(z)
+    mu = z.mean(0)
+    between = mu - mu.mean(0)
+    within = (z - mu).flatten(0, 1)
+    eye = torch.eye(z.shape[2], dtype=z.dtype, device=z.device)
+    factor = torch.linalg.cholesky(within.T @ within / len(within) + delta * eye)
+    # L^-1 B L^-T has the eigenvalues of S^(-1/2) B S^(-1/2) for S = L L^T; so has its Gram matrix, where n < d.
+    white = torch.linalg.solve_triangular(factor, between.T, upper=False) / len(between) ** 0.5
+    gram = white @ white.T if white.shape[0] <= white.shape[1] else white.T @ white
+    spectrum = torch.linalg.eigvalsh(gram).clamp_min(0)
+    if not spectrum[-1] > 0:
+        return 0.0
+    return float(torch.special.entr(spectrum / spectrum.sum() + eps).sum().exp())

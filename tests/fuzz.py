@@ -1,0 +1,695 @@
+"""Random calls of everything public that takes tensors, and the law that each must keep.
+
+    finite input gives a finite value and a finite gradient, or a ValueError or TypeError that reglet itself raised;
+    a call with nothing wrong in it works;  NaN is refused as a hyper-parameter
+
+A row of ROWS is a function of a `Draw`, which hands out sizes, tensors, labels and hyper-parameters: usual ones mostly,
+wrong ones now and then.  To look for more than the test does, with the arguments of one call printed for each failure:
+
+    python -m tests.fuzz --calls 25000 --seed 1 [--only LatentDR]
+"""
+
+import argparse
+import dis
+import math
+import random
+import sys
+import traceback
+import warnings
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from reglet import blocks, groups, latent, losses, tails, views
+from reglet.methods import domains
+
+SIZES = {"v": (2, 3), "n": (2, 3, 5, 8), "d": (8,), "t": (9,), "k": (3,), "c": (3,), "h": (6, 7), "w": (6, 7)}
+WRONG = (math.nan, math.inf, -math.inf, -1, 0, -0.5, 2.5, 1e30, 1e-30, 1000, "a", "0.1", None, (), [1], True, b"x")
+FLOATS = (torch.float32, torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16)
+SCALES = (1, 1, 1, 1, 0, 1e-30, 1e-8, 1e4, 1e10, 1e20, 1e30)
+
+
+@dataclass
+class Draw:
+    """The arguments of one call.  Everything is a function of the seed.
+
+    clean: nothing drawn so far is unusual, so that the call must work.
+    nan: the name of a hyper-parameter that is NaN, so that it must not.
+    """
+
+    seed: int
+    clean: bool = True
+    nan: str = ""
+    log: list[str] = field(default_factory=list)
+    leaves: list[Tensor] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.random = random.Random(self.seed)
+        self.generator = torch.Generator().manual_seed(self.seed)
+        self.sizes = {axis: self.random.choice(sizes) for axis, sizes in SIZES.items()}
+        # Half of the calls have nothing wrong but their scale and dtype; the others one or two mistakes.
+        self.mistakes = 0.0 if self.random.random() < 0.5 else 0.15
+        self.dtype = self.random.choice(FLOATS)
+        self.scale = self.random.choice(SCALES)
+        self.clean = self.scale in (1, 1e4) and not (self.scale == 1e4 and self.dtype == torch.float16)
+
+    def wrong(self) -> bool:
+        made = self.random.random() < self.mistakes
+        self.clean &= not made
+        return made
+
+    def arg(self, name: str, *usual: Any) -> Any:
+        """A hyper-parameter: one of `usual`, or something wrong."""
+        value = self.random.choice(WRONG) if self.wrong() else self.random.choice(usual)
+        value = -1 if value == 1e30 and self.scale > 1e4 else value  # a gradient of 1e30 times 1e30 would be right
+        if isinstance(value, float) and math.isnan(value):
+            self.nan = name
+        self.log.append(f"{name}={value!r}")
+        return value
+
+    def args(self, **usual: Any) -> dict[str, Any]:
+        """Hyper-parameters: some of them given, each from its tuple of usual values."""
+        return {name: self.arg(name, *values) for name, values in usual.items() if self.random.random() < 0.6}
+
+    def shape(self, axes: str) -> tuple[int, ...]:
+        sizes = [self.sizes[axis] for axis in axes.split()]
+        if self.wrong():
+            where, how = self.random.randrange(len(sizes)), self.random.randrange(4)
+            if how == 0:
+                sizes.pop(where)
+            elif how == 1:
+                sizes.insert(where, self.random.choice((1, 2, 3)))
+            else:
+                sizes[where] = self.random.choice((0, 1, sizes[where] + 1))
+        return tuple(sizes)
+
+    def tensor(self, axes: str, *, scale: float | None = None, grad: bool = True) -> Tensor:
+        """Finite floating-point numbers; seldom integers, or a dtype that differs from that of the other tensors."""
+        shape, dtype = self.shape(axes), self.dtype
+        if self.wrong():
+            dtype = self.random.choice((*FLOATS, torch.int64, torch.bool))
+        x = torch.randn(shape, generator=self.generator, dtype=torch.float64)
+        kind = self.random.choice(("normal", "normal", "normal", "offset", "constant", "repeated", "dead"))
+        if kind == "offset":
+            x = 100 + x
+        elif kind == "constant":
+            x = torch.ones_like(x)
+        elif kind == "repeated" and x.ndim > 1:
+            x = x[..., :1, :].expand_as(x)
+        elif kind == "dead" and x.ndim and x.shape[-1]:
+            x = x.clone()
+            x[..., 0] = 0
+        x = x * (self.scale if scale is None else scale)
+        if dtype.is_floating_point:
+            most = torch.finfo(dtype).max / 64  # room for a sum
+            x = x.clamp(-most, most)
+        x = x.to(dtype)
+        if grad and dtype.is_floating_point:
+            self.leaves.append(x.requires_grad_())
+        self.log.append(f"{kind} {tuple(shape)} {dtype} x {self.scale if scale is None else scale:g}")
+        return x
+
+    def labels(self, *, soft: bool = True) -> Tensor:
+        n = next(iter(self.shape("n")), 1)
+        if soft and self.random.random() < 0.2:
+            y = torch.rand(n, self.sizes["k"], generator=self.generator).softmax(1)
+        else:
+            y = torch.randint(0, self.sizes["k"], (n,), generator=self.generator)
+        if self.wrong():
+            y = self.random.choice((y - 1, y + 2, y.int(), y.float(), y[:, None], y.bool()))
+        self.log.append(f"labels {y.dtype} {tuple(y.shape)}")
+        return y
+
+    def head(self) -> nn.Linear:
+        """A classifier of float32 mostly, or of the latents' own dtype."""
+        torch.manual_seed(self.seed)
+        width = self.sizes["d"] + (1 if self.wrong() else 0)
+        head = nn.Linear(width, self.sizes["k"])
+        self.module(head)
+        self.log.append(f"head {width} {head.weight.dtype}")
+        return head
+
+    def module(self, module: Any) -> Any:
+        """Its parameters must have finite gradients too.  Of float16 they seldom are: that is what scalers are for."""
+        if self.random.random() < 0.4 and self.dtype != torch.float16:
+            module.to(self.dtype)
+        self.leaves += module.parameters()
+        return module
+
+
+Row = Callable[[Draw], Any]
+ROWS: dict[str, Row] = {}
+
+
+def row(*names: str) -> Callable[[Row], Row]:
+    """`room.Name` of what the function calls; several where one call covers them all."""
+
+    def add(function: Row) -> Row:
+        ROWS.update(dict.fromkeys(names, function))
+        return function
+
+    return add
+
+
+# Losses on views ----------------------------------------------------------------------------------------------------
+
+SLICED = {"slices": (8, 16), "seed": (0, 3), "shared_slices": (True, False)}
+VISREG = {"scale": (1.0, 0.5), "shape": (1.0,), "center": (1.0,), "eps": (1e-6,), "detach": (True, False)}
+VIEW_LOSSES: dict[str, dict[str, tuple[Any, ...]]] = {
+    "BarlowTwinsLoss": {"weight": (0.0051, 1), "eps": (1e-5,), "variant": ("official", "visreg")},
+    "VICRegLoss": {
+        "invariance": (25.0,),
+        "variance": (25.0,),
+        "covariance": (1.0,),
+        "gamma": (1.0,),
+        "eps": (1e-4,),
+        "variant": ("official", "paper", "solo", "visreg"),
+    },
+    "NTXentLoss": {"temperature": (0.5, 0.1)},
+    "SMILoss": {
+        "weight": (0.1,),
+        "on": ("sq", "hinge", "neg"),
+        "off": ("sq", "lin"),
+        "pairs": (("12",), ("12", "11", "22")),
+        "eps": (1e-6,),
+        "target": (1.0,),
+        "reduction": ("mean", "sum"),
+    },
+    "SIGReg": {**SLICED, "knots": (17, 5), "t_max": (3.0,)},
+    "LeJEPALoss": {**SLICED, "lam": (0.02,), "knots": (17,), "t_max": (3.0,)},
+    "SWD": {**SLICED, "clamp": (1e-4,)},
+    "SWDLoss": {**SLICED, "lam": (0.6,), "clamp": (1e-4,)},
+    "VISReg": {**SLICED, **VISREG, "positions": ("weibull", "hazen")},
+    "VISRegLoss": {**SLICED, **VISREG, "lam": (0.9,)},
+}
+
+
+def view_loss(name: str) -> Row:
+    def call(draw: Draw) -> Any:
+        arguments = draw.args(**VIEW_LOSSES[name])
+        if "slices" in VIEW_LOSSES[name]:
+            arguments.setdefault("slices", 8)
+        loss = getattr(losses, name)(**arguments)
+        if draw.random.random() < 0.5:
+            return loss.terms(draw.tensor("v n d"))
+        return loss(draw.tensor("n d"), draw.tensor("n d"))
+
+    return call
+
+
+for each in VIEW_LOSSES:
+    ROWS[f"losses.{each}"] = view_loss(each)
+
+
+# Blocks -------------------------------------------------------------------------------------------------------------
+
+
+@row("blocks.SIM", "blocks.SIMHead")
+def sim(draw: Draw) -> Any:
+    loss = blocks.SIM(
+        **draw.args(
+            rho=(0.5, 3),
+            dim=("sqrt", 4, None),
+            loss=("norm_l2", "norm_mse", "mse", "l1", "smooth_l1", "cosine", "kl", "wasserstein"),
+            reduction=("mean", "sum"),
+            sampling=("shared", "per_sample", "salient"),
+            match=("stem", "pre"),
+            skip_tokens=(0, 1),
+            eps=(1e-4, 1e-6),
+            seed=(0, 1),
+        )
+    )
+    axes = draw.random.choice(("n t d", "n c h w"))
+    value = loss(draw.tensor(axes), draw.tensor(axes))
+    draw.leaves += loss.parameters()
+    return value
+
+
+@row("blocks.patch_ntxent", "blocks.PatchNTXent")
+def patches(draw: Draw) -> Any:
+    arguments = draw.args(temperature=(0.3,), intra=(True, False), symmetric=(True, False))
+    if draw.random.random() < 0.5:
+        return blocks.PatchNTXent(**arguments)(draw.tensor("n t d"), draw.tensor("n t d"))
+    return blocks.patch_ntxent(draw.tensor("n t d"), draw.tensor("n t d"), **arguments)
+
+
+# Latents, labels and a classifier -----------------------------------------------------------------------------------
+
+
+def criterion(draw: Draw) -> Any:
+    return tails.BalancedSoftmax([5, 2, 1]) if draw.random.random() < 0.2 else None
+
+
+def latent_loss(name: str, *, width: bool = True, **usual: Any) -> None:
+    def call(draw: Draw) -> Any:
+        arguments = {**draw.args(**usual), "criterion": criterion(draw)}
+        if "criterion" in usual:
+            del arguments["criterion"]
+        built = getattr(latent, name)
+        loss = draw.module(built(draw.arg("dim", draw.sizes["d"]), **arguments) if width else built(**arguments))
+        z, y, head = draw.tensor("n d"), draw.labels(), draw.head()
+        return loss.terms(z, y, head) if draw.random.random() < 0.5 else loss(z, y, head)
+
+    ROWS[f"latent.{name}"] = call
+
+
+latent_loss("CrossEntropy", width=False, label_smoothing=(0.0, 0.1))
+latent_loss("BatchFormer", heads=(1, 4), ff=(None, 5), dropout=(0.0, 0.5))
+latent_loss("NoisyLatents", sigma=(0.1, 1.0))
+latent_loss(
+    "LatentDR",
+    original=(1.0, 0),
+    degraded=(1.0, 0.5),
+    restored=(1.0,),
+    degrade=("attention", "pool", "gaussian"),
+    parts=("D+R", "D", "R"),
+    inner=(None, 4),
+    ff=(None, 5),
+    heads=(None, 1),
+    dropout=(0.0, 0.5),
+    norm=("post", "pre", "eq13"),
+    pool_size=(2,),
+    exclude_self=(False,),
+    sigma=(1.0,),
+)
+
+
+@row("latent.smooth")
+def smooth(draw: Draw) -> Any:
+    return latent.smooth(draw.tensor("n k"), eps=draw.arg("eps", 0.1, 0.0))
+
+
+@row("latent.Mixup", "latent.CutMix")
+def mixing(draw: Draw) -> Any:
+    if draw.random.random() < 0.5:
+        mix, axes = latent.Mixup(**draw.args(alpha=(1.0, 0.2))), draw.random.choice(("n d", "n c h w"))
+    else:
+        mix, axes = latent.CutMix(**draw.args(alpha=(1.0, 0.2), prob=(1.0, 0.5))), "n c h w"
+    p = mix.draw(draw.arg("n", draw.sizes["n"]), draw.generator)
+    if draw.random.random() < 0.5:
+        return mix.apply(draw.tensor(axes), p)
+    return mix.mix(draw.tensor(axes), draw.labels(), p, num_classes=draw.arg("num_classes", draw.sizes["k"]))
+
+
+@row("latent.MixStyle")
+def mixstyle(draw: Draw) -> Any:
+    mix = latent.MixStyle(**draw.args(prob=(1.0, 0.5), alpha=(0.1,), partner=("random", "crossdomain"), eps=(1e-6,)))
+    if draw.random.random() < 0.3:
+        return mix(draw.tensor("n c h w"))
+    return mix.apply(draw.tensor("n c h w"), mix.draw(draw.arg("n", draw.sizes["n"]), draw.generator))
+
+
+@row("latent.ManifoldMixup")
+def manifold_mixup(draw: Draw) -> Any:
+    width, classes = draw.sizes["d"], draw.sizes["k"]
+    model = nn.Sequential(nn.Linear(width, 5), nn.ReLU(), nn.Linear(5, classes)).to(draw.dtype)
+    mixing = latent.ManifoldMixup(model, ["0", "1"], **draw.args(alpha=(2.0,), with_input=(True, False)))
+    p = mixing.draw(draw.arg("n", draw.sizes["n"]), draw.generator)
+    n = draw.sizes["n"] + draw.wrong()
+    x = torch.randn(n, width, generator=draw.generator).to(draw.dtype)  # the network is the user's, and so its input
+    return mixing(x, p), mixing.labels(draw.labels(), p, num_classes=draw.arg("num_classes", classes))
+
+
+@row("latent.GaussianNoise")
+def gaussian_noise(draw: Draw) -> Any:
+    noise = latent.GaussianNoise(draw.arg("dim", draw.sizes["d"]), **draw.args(sigma=(1.0, 0.1)))
+    if draw.random.random() < 0.3:
+        return noise(draw.tensor("n d"))
+    return noise.apply(draw.tensor("n d"), noise.draw(draw.arg("n", draw.sizes["n"]), draw.generator))
+
+
+@row("latent.RandomPool")
+def random_pool(draw: Draw) -> Any:
+    pool = latent.RandomPool(draw.arg("size", 1, 2), **draw.args(exclude_self=(False,)))
+    if draw.random.random() < 0.3:
+        return pool(draw.tensor("n d"), draw.tensor("n d"))
+    return pool.apply(draw.tensor("n d"), pool.draw(draw.arg("n", draw.sizes["n"]), draw.generator))
+
+
+# Long tails ---------------------------------------------------------------------------------------------------------
+
+
+def counts(draw: Draw) -> Any:
+    usual = [5, 2, 1], torch.tensor([5, 2, 1]), (50.0, 20.0, 1.0)
+    wrong = [5, 2], [], [5, math.inf, 1], [5, -2, 1], "abc", 7, [[1, 2, 3]], [1, "a", 2], None
+    value = draw.random.choice(wrong) if draw.wrong() else draw.random.choice(usual)
+    draw.log.append(f"counts={value}")
+    return value
+
+
+@row("tails.LogitAdjustment", "tails.BalancedSoftmax")
+def adjusted(draw: Draw) -> Any:
+    if draw.random.random() < 0.5:
+        loss = tails.BalancedSoftmax(counts(draw))
+    else:
+        loss = tails.LogitAdjustment(counts(draw), **draw.args(tau=(1.0, 0.0)))
+    logits = draw.tensor("n k")
+    return draw.random.choice(
+        (lambda: loss(logits, draw.labels()), lambda: loss.adjust(logits), lambda: loss.post_hoc(logits))
+    )()
+
+
+@row("tails.BCL")
+def bcl(draw: Draw) -> Any:
+    loss = tails.BCL(counts(draw), **draw.args(cross_entropy=(1.0,), contrast=(0.35, 0), temperature=(0.1,)))
+    logits, y = draw.tensor("n k"), draw.labels(soft=False)
+    return loss.terms(logits, y, draw.tensor("v n d"), draw.tensor("k d"))
+
+
+@row("tails.balanced_contrast")
+def balanced_contrast(draw: Draw) -> Any:
+    u, y, prototypes = draw.tensor("v n d"), draw.labels(soft=False), draw.tensor("k d")
+    return tails.balanced_contrast(u, y, prototypes, **draw.args(temperature=(0.1, 1.0)))
+
+
+# Domains ------------------------------------------------------------------------------------------------------------
+
+
+def domain_loss(name: str, **usual: Any) -> None:
+    def call(draw: Draw) -> Any:
+        loss = getattr(domains, name)(**draw.args(**usual), **({"domains": 2} if name == "GroupDRO" else {}))
+        y = [draw.labels() for _ in range(1 if draw.wrong() else 2)]
+        z = [draw.tensor("n d") for _ in range(1 if draw.wrong() else 2)]
+        head = draw.head()
+        if draw.random.random() < 0.3:
+            loss.after_step(500)
+        return loss.terms(z, y, head) if draw.random.random() < 0.5 else loss(z, y, head)
+
+    ROWS[f"methods.domains.{name}"] = call
+
+
+domain_loss("ERM")
+domain_loss("IRM", weight=(100.0,), before=(1.0,), anneal=(500, 0))
+domain_loss("VREx", weight=(10.0,), before=(1.0,), anneal=(500, 0))
+domain_loss("GroupDRO", eta=(0.01,))
+domain_loss("CORAL", weight=(1.0,))
+domain_loss("MMD", weight=(1.0,), gammas=((0.1, 1.0),))
+
+
+@row("methods.domains.OnUnion")
+def on_union(draw: Draw) -> Any:
+    loss = domains.OnUnion(latent.LatentDR(draw.sizes["d"], degrade=draw.random.choice(("attention", "pool"))))
+    return loss([draw.tensor("n d"), draw.tensor("n d")], [draw.labels(soft=False) for _ in range(2)], draw.head())
+
+
+@row("methods.domains.coral", "methods.domains.mmd")
+def discrepancy(draw: Draw) -> Any:
+    z = [draw.tensor("n d") for _ in range(1 if draw.wrong() else 2)]
+    return domains.coral(z) if draw.random.random() < 0.5 else domains.mmd(z, **draw.args(gammas=((0.1, 1.0), (2,))))
+
+
+@row("methods.domains.irm_penalty")
+def irm_penalty(draw: Draw) -> Any:
+    return domains.irm_penalty(draw.tensor("n k"), draw.labels())
+
+
+@row("methods.domains.training_domain", "methods.domains.leave_one_domain_out", "methods.domains.oracle")
+def selection(draw: Draw) -> Any:
+    rules = ((domains.training_domain, "n k v"), (domains.leave_one_domain_out, "n k v"), (domains.oracle, "n k"))
+    rule, axes = draw.random.choice(rules)
+    return rule(draw.tensor(axes, grad=False))
+
+
+# Groups -------------------------------------------------------------------------------------------------------------
+
+
+def elements(draw: Draw) -> groups.D4:
+    n = draw.sizes["n"] + draw.wrong()
+    turn = torch.randint(4, (n,), generator=draw.generator)
+    if draw.wrong():
+        turn = turn + 4
+    return groups.D4(turn, torch.rand(n, generator=draw.generator) < 0.5)
+
+
+@row("groups.act", "groups.D4")
+def act(draw: Draw) -> Any:
+    draw.sizes["w"] = draw.sizes["h"]
+    return groups.act(draw.tensor("n c h w"), elements(draw))
+
+
+@row("groups.act_on_tokens", "groups.align")
+def act_on_tokens(draw: Draw) -> Any:
+    y, g, grid = draw.tensor("n t d"), elements(draw), draw.arg("grid", (3, 3))
+    if draw.random.random() < 0.5:
+        return groups.act_on_tokens(y, g, grid=grid)
+    return groups.align(y, g, grid=grid, to=draw.arg("to", (3, 3), (2, 4)))
+
+
+@row("groups.resize", "groups.resize_tokens")
+def resize(draw: Draw) -> Any:
+    if draw.random.random() < 0.5:
+        return groups.resize(draw.tensor("n c h w"), draw.arg("size", (5, 4), (6, 6)))
+    return groups.resize_tokens(draw.tensor("n t d"), grid=draw.arg("grid", (3, 3)), to=draw.arg("to", (2, 4)))
+
+
+@row("groups.Symmetry", "groups.Element", "groups.transform", "groups.relative")
+def symmetry(draw: Draw) -> Any:
+    group = groups.Symmetry(
+        **draw.args(
+            turns=(True, False),
+            flips=(True, False),
+            area=(None, (0.7, 1.3)),
+            ratio=((0.75, 4 / 3),),
+            grid=((3, 3),),
+            patch=(2,),
+        )
+    )
+    element = group.draw(draw.arg("n", draw.sizes["n"]), draw.generator)
+    groups.relative(element, element)
+    return group.apply(draw.tensor("n c h w"), element)
+
+
+# Views --------------------------------------------------------------------------------------------------------------
+
+
+def one_each(draw: Draw) -> Tensor:
+    return torch.rand(draw.shape("n")[:1] or 1, generator=draw.generator)
+
+
+@row(
+    *(
+        f"views.{name}"
+        for name in (
+            *("adjust_brightness", "adjust_contrast", "adjust_hue", "adjust_saturation", "color_jitter", "hflip"),
+            *("gaussian_blur", "quarter_turn", "resized_crop", "rgb_to_grayscale", "rotate", "solarize"),
+        )
+    )
+)
+def operation(draw: Draw) -> Any:
+    """Images are in [0, 1] here, and square, as odd quarter turns want them."""
+    draw.sizes["w"] = draw.sizes["h"]
+    name = draw.random.choice([name for name, f in ROWS.items() if f is operation])
+    draw.log.append(name)
+    x = draw.tensor("n c h w", scale=1)
+    if x.is_floating_point():
+        with torch.no_grad():
+            x.clamp_(0, 1)
+    each = one_each(draw)
+    return {
+        "adjust_brightness": lambda: views.adjust_brightness(x, each),
+        "adjust_contrast": lambda: views.adjust_contrast(x, each),
+        "adjust_saturation": lambda: views.adjust_saturation(x, each),
+        "adjust_hue": lambda: views.adjust_hue(x, each - 0.5),
+        "color_jitter": lambda: views.color_jitter(
+            x, each[:, None].expand(-1, 4) * 0.5, torch.arange(4).expand(len(each), -1)
+        ),
+        "gaussian_blur": lambda: views.gaussian_blur(x, each, kernel=draw.arg("kernel", 3, 5)),
+        "hflip": lambda: views.hflip(x, each < 0.5),
+        "quarter_turn": lambda: views.quarter_turn(x, (4 * each).long()),
+        "rgb_to_grayscale": lambda: views.rgb_to_grayscale(x),
+        "rotate": lambda: views.rotate(x, 360 * each, fill=draw.arg("fill", 0.0)),
+        "solarize": lambda: views.solarize(x, threshold=draw.arg("threshold", 0.5)),
+        "resized_crop": lambda: views.resized_crop(
+            x,
+            torch.tensor([0, 1, 4, 3]).expand(len(each), -1),
+            size=draw.arg("size", 4),
+            interpolation=draw.arg("interpolation", "bilinear", "bicubic"),
+        ),
+    }[name.removeprefix("views.")]()
+
+
+@row("views.View", "views.Blur", "views.ColorJitter", "views.Normalize", "views.PadCrop", "views.ResizedCrop")
+def view(draw: Draw) -> Any:
+    crop = draw.random.choice(
+        (
+            lambda: views.ResizedCrop(**draw.args(scale=((0.2, 1.0),), ratio=((0.75, 4 / 3),))),
+            lambda: views.PadCrop(**draw.args(padding=(1, 0))),
+        )
+    )()
+    whole = views.View(
+        draw.arg("size", 4, 6),
+        crop=crop,
+        **draw.args(flip=(0.5,), rotate=(0.0, 30.0), turns=(True, False), gray=(0.2,), solarize=(0.2,)),
+        jitter=views.ColorJitter(**draw.args(brightness=(0.4,), contrast=(0.4,), saturation=(0.2,), hue=(0.1,))),
+        blur=views.Blur(draw.arg("kernel", 3), **draw.args(sigma=((0.1, 2.0),), p=(0.5,))),
+        normalize=views.Normalize(**draw.args(mean=((0.5, 0.5, 0.5),), std=((0.2, 0.2, 0.2),))),
+    )
+    drawn = whole.draw(draw.arg("n", draw.sizes["n"]), draw.generator)
+    x = draw.tensor("n c h w", scale=1, grad=False)
+    return whole.apply(x.clamp(0, 1) if x.is_floating_point() else x, drawn)
+
+
+@row("views.policy", "views.Policy")
+def policy(draw: Draw) -> Any:
+    made = views.policy(draw.arg("name", "plain", "simclr", "digits"), size=draw.arg("size", 6))
+    drawn = made.draw(draw.arg("n", draw.sizes["n"]), draw.generator)
+    return made.apply(draw.tensor("n c h w", scale=1, grad=False).clamp(0, 1), drawn)
+
+
+# What has no row of its own, and why.
+EXEMPT = {
+    "what was drawn, a record": "latent.Cut views.Crops latent.LayerMix latent.Mix latent.Styles views.Draw "
+    "methods.domains.Split methods.domains.Choice",
+    "a protocol or a base class": "latent.Criterion methods.domains.DomainLoss methods.domains.OnDomains",
+    "takes a network or a class body, not tensors": "blocks.collect_SIM blocks.forward_with_SIM blocks.init_SIM "
+    "blocks.sim_loss methods.domains.Domains",
+    "takes numbers of samples, not tensors of values": "methods.domains.Batches methods.domains.by_domain "
+    "methods.domains.leave_out views.share_geometry",
+    "a table": "views.POLICIES",
+    "takes another loss": "losses.WithInvariance",
+    "a bare formula: the class of its loss checks what it is given": "losses.barlow_twins losses.epps_pulley "
+    "losses.ntxent losses.sliced_wasserstein losses.smi_alignment losses.smi_redundancy losses.vicreg_regularizers "
+    "losses.visreg_center losses.visreg_scale losses.visreg_shape",
+}
+# Rows that break the law still.
+SLICED_LOSSES = "SIGReg", "LeJEPALoss", "SWD", "SWDLoss", "VISReg", "VISRegLoss"
+UNMENDED = ("blocks.", "groups.", "views.", *(f"losses.{name}" for name in SLICED_LOSSES))
+ROOMS = {
+    "losses": losses,
+    "blocks": blocks,
+    "latent": latent,
+    "tails": tails,
+    "methods.domains": domains,
+    "groups": groups,
+    "views": views,
+}
+
+
+def public() -> Iterator[str]:
+    """`room.Name` of everything that a room exports."""
+    for name, room in ROOMS.items():
+        exported = getattr(room, "__all__", None) or [
+            key for key, value in vars(room).items() if not key.startswith("_") and not hasattr(value, "__path__")
+            and type(value).__name__ != "module"
+        ]  # fmt: skip
+        yield from (f"{name}.{key}" for key in exported)
+
+
+# The law ------------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Failure:
+    row: str
+    seed: int
+    what: str
+    draw: Draw
+
+    def __str__(self) -> str:
+        return f"{self.row} seed {self.seed}: {self.what}  [{'; '.join(self.draw.log)}]"
+
+
+def attempt(name: str, seed: int) -> Failure | str:
+    """One call: how it broke the law, or "value" or "error"."""
+    draw = Draw(seed)
+
+    def failed(what: str) -> Failure:
+        return Failure(name, seed, what, draw)
+
+    torch.manual_seed(seed)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            out = ROWS[name](draw)
+            grads = gradients(out, draw.leaves)
+    except (ValueError, TypeError) as error:
+        if not ours(error.__traceback__):
+            return failed(f"{type(error).__name__} from the depths: {last_line(error)}")
+        return failed(f"refused though all is usual: {error}") if draw.clean else "error"
+    except Exception as error:
+        return failed(f"{type(error).__name__}: {last_line(error)}")
+    if draw.nan:
+        return failed(f"{draw.nan}=nan accepted")
+    if any(not bool(torch.isfinite(value).all()) for value in floats(out)):
+        return failed("value not finite")
+    # Infinite is right where a gradient is larger than the type of its leaf, narrower than the loss, can hold.
+    widest = max((value.dtype.itemsize for value in floats(out)), default=4)
+    wide = [grad for grad in grads if grad.dtype.itemsize >= max(widest, 4) or grad.dtype == torch.bfloat16]
+    if any(bool(grad.isnan().any()) for grad in grads) or any(bool(grad.isinf().any()) for grad in wide):
+        return failed("gradient not finite")
+    return "value"
+
+
+def floats(out: Any) -> Iterator[Tensor]:
+    if isinstance(out, Tensor):
+        if out.is_floating_point():
+            yield out
+    elif isinstance(out, dict):
+        yield from floats(list(out.values()))
+    elif isinstance(out, list | tuple):
+        for part in out:
+            yield from floats(part)
+
+
+def gradients(out: Any, leaves: list[Tensor]) -> list[Tensor]:
+    values = [value for value in floats(out) if value.requires_grad]
+    leaves = [leaf for leaf in leaves if leaf.requires_grad]
+    if not values or not leaves:
+        return []
+    found = torch.autograd.grad(values, leaves, [torch.ones_like(value) for value in values], allow_unused=True)
+    return [grad for grad in found if grad is not None]
+
+
+def ours(trace: TracebackType | None) -> bool:
+    """Whether the innermost frame is a `raise` in reglet, and not torch or Python at work."""
+    assert trace is not None
+    while trace.tb_next is not None:
+        trace = trace.tb_next
+    code = trace.tb_frame.f_code
+    return "/reglet/" in code.co_filename and dis.opname[code.co_code[trace.tb_lasti]] == "RAISE_VARARGS"
+
+
+def last_line(error: Exception) -> str:
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/reglet/" in f.filename]
+    where = f"{frames[-1].filename.rsplit('/reglet/')[-1]}:{frames[-1].lineno} " if frames else ""
+    return where + (str(error).splitlines() or [""])[0][:160]
+
+
+def sweep(calls: int, seed: int, only: str = "") -> tuple[Counter[str], list[Failure]]:
+    """`calls` calls, the rows in turn."""
+    names = [name for name in ROWS if (only in name if only else not name.startswith(UNMENDED))]
+    results, failures = Counter[str](), []
+    for i in range(calls):
+        result = attempt(names[i % len(names)], seed * 1_000_003 + i)
+        if isinstance(result, Failure):
+            failures.append(result)
+        else:
+            results[result] += 1
+    return results, failures
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--calls", type=int, default=4000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", default="", help="rows whose name contains this")
+    parser.add_argument("--every", action="store_true", help="print every failure, and not one of each kind")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    results, failures = sweep(arguments.calls, arguments.seed, arguments.only)
+    kinds: dict[tuple[str, str], list[Failure]] = {}
+    for failure in failures:
+        kinds.setdefault((failure.row, failure.what[:60]), []).append(failure)
+    for found in sorted(kinds.values(), key=lambda found: found[0].row):
+        print(f"{len(found)} x {found[0]}" if not arguments.every else "\n".join(map(str, found)))
+    print(f"{results['value']} values, {results['error']} errors, {len(failures)} failures of {len(kinds)} kinds")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
