@@ -1,7 +1,7 @@
-"""Tensors that depend on sizes alone: made on the host once, copied to a device once, kept there.
+"""Tensors that depend on sizes alone: made on a device once, kept there.
 
 @kept_on_device
-def table(h: int, w: int) -> Tensor: ...
+def table(h: int, w: int, *, device: torch.device) -> Tensor: ...
 
 table(4, 6, like=x)        # on the device of x
 """
@@ -23,7 +23,7 @@ class Constant(Protocol):
 
 
 def kept_on_device(make: Callable[..., Tensor]) -> Constant:
-    """`make` is a function of plain values.  The new function also takes `like`, whose device the result is on.
+    """`make` is a function of plain values and of a device.  The new function takes `like` instead, a tensor there.
 
     A fake tensor (torch.export, counters of FLOPs and memory) is neither kept nor answered with a kept one.  A tensor
     made in inference mode could not be saved for backward, so that mode is off while `make` runs.
@@ -36,7 +36,7 @@ def kept_on_device(make: Callable[..., Tensor]) -> Constant:
         if key in kept and not isinstance(like, FakeTensor):
             return kept[key]
         with torch.inference_mode(False):
-            value = make(*sizes).to(like.device)
+            value = make(*sizes, device=like.device)
         if not isinstance(value, FakeTensor):
             while len(kept) >= MOST:
                 del kept[next(iter(kept))]

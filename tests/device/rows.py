@@ -102,8 +102,8 @@ def _net() -> nn.Sequential:
 
 def _blocks() -> list[Row]:
     made = [
-        Row("blocks/sim", partial(_sim, lambda: reglet.SIM()), trains=True),
-        Row("blocks/sim-plain", partial(_sim, lambda: reglet.SIM.plain()), trains=True),
+        Row("blocks/sim", partial(_sim, lambda: reglet.SIM()), trains=True, copies=1),
+        Row("blocks/sim-plain", partial(_sim, lambda: reglet.SIM.plain()), trains=True, copies=1),
     ]
     for name, options in {
         "patch-ntxent": {},
@@ -286,15 +286,16 @@ def _methods() -> list[Row]:
             "methods/regularized",
             partial(_method, _regularized, nets.batch),
             trains=True,
+            copies=1,
         )
     )
     for name in family.NAMES:
         made.append(
             Row(
-                f"methods/{name}", partial(_method, partial(family.wrapped, name), partial(family.batch, name)), True, 2
+                f"methods/{name}", partial(_method, partial(family.wrapped, name), partial(family.batch, name)), True, 1
             )
         )
-    made.append(Row("methods/equivariant", partial(_method, _equivariant, equivariant_nets.batch), True, 2))
+    made.append(Row("methods/equivariant", partial(_method, _equivariant, equivariant_nets.batch), True, 1))
     losses = {
         "erm": domains.ERM,
         "irm": partial(domains.IRM, anneal=0),

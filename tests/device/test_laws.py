@@ -7,22 +7,14 @@ import torch
 from tests.contracts import ROWS as LOSSES
 from tests.device.pretend import traffic, without_float64
 from tests.device.rows import Row, oracle, rows
-from tests.device.violations import FLOAT64, TRAFFIC, VALUES
 from torch import Tensor
 
 ROWS = rows()
 
 
-def sweep(known: dict[str, str], *, trains: bool = False) -> Any:
-    """One case for each row.  A known violation fails its test when it is gone, so that its line is taken away."""
-    kept = [row for row in ROWS if row.trains or not trains]
-    unknown = set(known) - {row.name for row in kept}
-    assert not unknown, f"violations of rows that do not exist: {unknown}"
-    cases = [
-        pytest.param(row, marks=[pytest.mark.xfail(reason=known[row.name], strict=True)] if row.name in known else [])
-        for row in kept
-    ]
-    return pytest.mark.parametrize("row", cases, ids=lambda row: row.name)
+def sweep(*, trains: bool = False) -> Any:
+    """One case for each row, or for each part of a training step."""
+    return pytest.mark.parametrize("row", [row for row in ROWS if row.trains or not trains], ids=lambda row: row.name)
 
 
 def flat(x: Any, path: str = "") -> dict[str, Tensor]:
@@ -35,7 +27,7 @@ def flat(x: Any, path: str = "") -> dict[str, Tensor]:
     return {name: value for key, part in parts for name, value in flat(part, f"{path}/{key}").items()}
 
 
-@sweep(VALUES)
+@sweep()
 def test_values_are_the_cpus(device: torch.device, row: Row) -> None:
     there = flat(row.build(device)())
     if row.random and device.type != "pretend":  # whose generator draws what the CPU's does
@@ -64,7 +56,7 @@ def test_sliced_losses_are_their_formula(device: torch.device, row: Any) -> None
         torch.testing.assert_close(got[name].detach().cpu().double(), value, rtol=1e-4, atol=1e-6)
 
 
-@sweep(TRAFFIC, trains=True)
+@sweep(trains=True)
 def test_a_step_waits_for_nothing(device: torch.device, row: Row) -> None:
     """No read, no copy that waits, and no more copies than tensors of the batch; the first step may fill caches."""
     step = row.build(device)
@@ -85,7 +77,7 @@ def test_a_step_waits_for_nothing(device: torch.device, row: Row) -> None:
         pytest.skip(f"{device.type} does not tell when the host waits for it")
 
 
-@sweep(FLOAT64)
+@sweep()
 def test_float64_is_not_needed(pretend_device: torch.device, row: Row) -> None:
     """As on MPS."""
     with without_float64():

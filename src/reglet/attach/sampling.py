@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 
 from reglet import check
 from reglet.attach.tokens import Grid, Places, average_onto, has_equal_windows, points, take, windows
+from reglet.moves import moved
 
 LEAST = 3  # two standardized values are +-0.7 whatever they were, so their gradient vanishes
 REMEMBERED = 24  # sizes, the last new ones
@@ -91,11 +92,7 @@ class Sampler(nn.Module):
             for device in {device for _, _, device in sizes}:
                 here = [size for size in sizes if size[2] == device]
                 rows = [self._order(tokens, count) for tokens, count, _ in here]
-                packed = torch.cat([r.flatten() for r in rows])
-                if device.type == "cuda":
-                    packed = packed.pin_memory()
-                parts = packed.to(device, non_blocking=True).split([r.numel() for r in rows])
-                drawn |= {size: part.view_as(r) for size, part, r in zip(here, parts, rows, strict=True)}
+                drawn |= dict(zip(here, moved(rows, device), strict=True))
         return drawn
 
     def _order(self, tokens: int, rows: int) -> Places:

@@ -76,15 +76,15 @@ def has_equal_windows(source: Grid, target: Grid) -> bool:
 
 
 @kept_on_device
-def windows(source: Grid, target: Grid) -> Int[Tensor, "t r"]:
+def windows(source: Grid, target: Grid, *, device: torch.device) -> Int[Tensor, "t r"]:
     """For each point of `target` the r points of `source` in its window, flat.
 
     The windows are those of adaptive average pooling: blocks where an axis shrinks by a whole factor, the one point
     underneath where it grows by one.
     """
-    flat = torch.zeros(1, 1, dtype=torch.int64, device="cpu")
+    flat = torch.zeros(1, 1, dtype=torch.int64, device=device)
     for a, b in zip(source, target, strict=True):
-        axis = torch.arange(a, device="cpu")
+        axis = torch.arange(a, device=device)
         axis = axis.view(b, a // b) if a % b == 0 else axis.repeat_interleave(b // a)[:, None]
         flat = (flat[:, None, :, None] * a + axis[None, :, None, :]).flatten(2, 3).flatten(0, 1)
     return flat

@@ -44,11 +44,11 @@ def _places(g: D4, x: Shaped[Tensor, "n ..."], *, grid: Grid) -> Int64[Tensor, "
     if len(g) != len(x):
         raise ValueError(f"one element for each of {len(x)} samples, got {len(g)}")
     grid_after(g, grid)  # refuses a mixture that the grid cannot take
-    return table(*grid, like=x)[g.number.to(x.device, non_blocking=True)]
+    return table(*grid, like=x)[g.number_on(x.device)]
 
 
 @kept_on_device
-def table(h: int, w: int) -> Int64[Tensor, "8 t"]:
+def table(h: int, w: int, *, device: torch.device) -> Int64[Tensor, "8 t"]:
     """Where each place of g x comes from, for the eight elements in the order of `D4.every()`."""
-    place = torch.arange(h * w, device="cpu").view(h, w)
+    place = torch.arange(h * w, device=device).view(h, w)
     return torch.stack([torch.rot90(p, k).flatten() for p in (place, place.flip(1)) for k in range(4)])

@@ -4,11 +4,14 @@ g = R^k F^f        F mirrors left to right, then R^k turns k quarters counter-cl
 F R = R^-1 F,  so  (R^a F^s) (R^b F^t) = R^(a + (-1)^s b) F^(s + t)
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Int64
 from torch import Tensor
+
+from reglet.moves import moved
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +25,7 @@ class D4:
 
     turn: Int64[Tensor, " n"]
     flip: Bool[Tensor, " n"]
+    _sent: dict[torch.device, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "turn", self.turn.cpu())
@@ -50,6 +54,12 @@ class D4:
         """k + 4 f: the place of each element in `D4.every()`."""
         return self.turn + 4 * self.flip
 
+    def number_on(self, device: torch.device) -> Int64[Tensor, " n"]:
+        """`number` on a device, where it stays."""
+        if device not in self._sent:
+            send([self], device)
+        return self._sent[device]
+
     @property
     def odd(self) -> bool:
         """Whether height and width change places, which all elements of a batch must do alike or not at all."""
@@ -67,3 +77,9 @@ class D4:
         """All eight."""
         e = torch.arange(8, device="cpu")
         return D4(e % 4, e >= 4)
+
+
+def send(elements: Sequence[D4], device: torch.device) -> None:
+    """Copy the numbers of several elements to `device` at once, ahead of their use there."""
+    for element, number in zip(elements, moved([element.number for element in elements], device), strict=True):
+        element._sent[device] = number

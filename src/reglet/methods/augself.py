@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from reglet.backbones.projector import projector
 from reglet.method import Batch, Method, innermost
 from reglet.methods.view_features import Reader, add, equal, require_draws
+from reglet.moves import moved
 from reglet.precision import at_least_float32, no_autocast
 from reglet.types import Scalar, Terms
 from reglet.views import ColorJitter, Draw
@@ -108,11 +109,11 @@ class AugSelf(Method):
         terms, h = self.reader.run(self.method, batch)
         pairs = torch.cat([torch.cat([h[0], h[1]], dim=1), torch.cat([h[1], h[0]], dim=1)])
         there, back = (differences(*order, jitter=self.jitter, sigma=self.sigma) for order in ((a, b), (b, a)))
+        targets = moved([torch.cat([there[kind], back[kind]]) for kind in self.weights], pairs.device)
         own: Terms = {}
-        for kind, weight in self.weights.items():
+        for (kind, weight), target in zip(self.weights.items(), targets, strict=True):
             p = self.predictors[kind](pairs)
             with no_autocast(p):
-                target = torch.cat([there[kind], back[kind]]).to(p.device)
                 own[f"augself_{kind}"] = weight * prediction_loss(kind, at_least_float32(p), target)
         return add(terms, own)
 

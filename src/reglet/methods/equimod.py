@@ -16,6 +16,7 @@ from reglet.losses.ntxent import NTXentLoss
 from reglet.method import Batch, Method, innermost
 from reglet.methods.heads import normed_mlp
 from reglet.methods.view_features import Reader, add, require_draws, without_last_view
+from reglet.moves import moved
 from reglet.types import Terms
 from reglet.views import Draw
 
@@ -82,8 +83,8 @@ class EquiMod(Method):
         terms, h = self.reader.run(self.method, given)
         y0 = self.projector(self.reader(self.backbone, plain))
         losses = []
-        for t in (0, 1):
-            done = self.parameter_layer(parameters_of(draws[t]).to(plain))
+        for t, omega in enumerate(moved([parameters_of(draw) for draw in draws[:2]], plain.device)):
+            done = self.parameter_layer(omega.to(plain.dtype))
             predicted = self.predictor(torch.cat([y0, done], dim=1))
             losses.append(self.loss(self.projector(h[t]), predicted))
         return add(terms, {"equimod": self.weight * torch.stack(losses).mean()})

@@ -25,7 +25,8 @@ from torch import Tensor, nn
 
 from reglet.blocks.patch_ntxent import patch_ntxent
 from reglet.dist import world_size
-from reglet.groups import Element, Symmetry, align, relative, transform
+from reglet.groups import D4, Element, Symmetry, align, relative, transform
+from reglet.groups.d4 import send
 from reglet.method import Batch, Method, innermost
 from reglet.methods.equivariant_batch import BlockMaps, Grid, observed, partly_transformed
 from reglet.methods.equivariant_views import part_of, require_aligned, require_one_of
@@ -124,12 +125,14 @@ class Equivariant(Method):
             return terms
         self._check(batch, last)
         elements = self._draw(batch, last)
+        to_partner = [relative(element, elements[v ^ 1]) for v, element in enumerate(elements)]
+        send([*(element.d4 for element in elements), *to_partner], batch.views[0].device)
         run = self._as_one if self.base == "one" else self._as_two
         terms, student, teacher = run(batch, elements, last)
         if self.name in terms:
             raise ValueError(f"there is a term {self.name!r} already: give this one another name=")
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.grad_mode == "full"):
-            value = self._equivariance(elements, student, teacher)
+            value = self._equivariance(elements, to_partner, student, teacher)
         return terms | {self.name: self.weight * value}
 
     def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
@@ -181,12 +184,17 @@ class Equivariant(Method):
             yield maps
 
     def _equivariance(
-        self, elements: Sequence[Element], student: dict[int, BlockMaps], teacher: dict[int, BlockMaps]
+        self,
+        elements: Sequence[Element],
+        to_partner: Sequence[D4],
+        student: dict[int, BlockMaps],
+        teacher: dict[int, BlockMaps],
     ) -> Scalar:
+        """to_partner: A_2 A_1^-1 for each view as 1 and the other of its pair as 2."""
         losses = []
         for block in self.blocks:
             of_pairs = [
-                self._pair(block, i, elements, student, teacher if self.target == "momentum" else student)
+                self._pair(block, i, elements, to_partner, student, teacher if self.target == "momentum" else student)
                 for i in range(0, len(elements), 2)
             ]
             stacked = torch.stack(of_pairs)
@@ -198,6 +206,7 @@ class Equivariant(Method):
         block: str,
         i: int,
         elements: Sequence[Element],
+        to_partner: Sequence[D4],
         student: dict[int, BlockMaps],
         other: dict[int, BlockMaps],
     ) -> Scalar:
@@ -209,7 +218,7 @@ class Equivariant(Method):
         sides = []
         for a, b in ((0, 1), (1, 0)) if self.symmetric else ((0, 1),):
             (key, grid), (anchor, to) = keys[a], online[b]
-            moved = align(key, relative(elements[i + a], elements[i + b]), grid=grid, to=to)
+            moved = align(key, to_partner[i + a], grid=grid, to=to)
             sides.append(
                 patch_ntxent(
                     anchor,

@@ -10,7 +10,6 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from reglet.groups import D4, act
 from reglet.method import Batch, Method, innermost
 from reglet.methods.view_features import Reader, add, without_last_view
 from reglet.precision import at_least_float32, no_autocast
@@ -59,13 +58,11 @@ class ESSL(Method):
         if x.shape[2] != x.shape[3]:
             raise ValueError(f"quarter turns need square views, got {x.shape[2]} x {x.shape[3]}")
         terms: Terms = self.method(given)
-        turn = torch.arange(4).repeat_interleave(len(x))
-        turned = act(x.repeat(4, 1, 1, 1), D4(turn, torch.zeros_like(turn, dtype=torch.bool)))
+        turned = torch.cat([torch.rot90(x, k, dims=(2, 3)) for k in range(4)])
+        turn = torch.arange(len(turned), device=x.device) // len(x)
         logits = self.head(self.reader(self.backbone, turned))
         with no_autocast(logits):
-            return add(
-                terms, {"rotation": self.weight * F.cross_entropy(at_least_float32(logits), turn.to(logits.device))}
-            )
+            return add(terms, {"rotation": self.weight * F.cross_entropy(at_least_float32(logits), turn)})
 
     def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
         return self.method.encode(x)

@@ -164,8 +164,8 @@ def _blend(x: Tensor, step: Tensor, factor: Tensor) -> Tensor:
 
 
 @kept_on_device
-def _numbers(*values: float) -> Float[Tensor, " k"]:
-    return torch.tensor(values, device="cpu")
+def _numbers(*values: float, device: torch.device) -> Float[Tensor, " k"]:
+    return torch.tensor(values, device=device)
 
 
 @dataclass(frozen=True)
