@@ -1,8 +1,5 @@
-"""The same images from every layout give the same bits; links, strays and depths of pixels."""
+"""Links, strays, names, crops and depths of pixels."""
 
-import io
-import json
-import tarfile
 from pathlib import Path
 
 import numpy as np
@@ -11,81 +8,9 @@ import torch
 from PIL import Image
 from tests.data.drawn import fill
 
-from reglet.data import Images, load, load_pair, pictures, walk
+from reglet.data import load, load_pair, pictures
 from reglet.data.reader import read
 from reglet.views import Crops, policy
-
-
-def folder(root: Path) -> Path:
-    return fill(root / "photos", "cat", "dog")
-
-
-def table(root: Path) -> dict[str, str]:
-    photos = folder(root)
-    files = sorted(photos.rglob("*.png"))
-    rows = ["file,label", *(f"{p.relative_to(photos)},{p.parent.name}" for p in files)]
-    (root / "labels.csv").write_text("\n".join(rows))
-    return {"spec": str(photos), "table": str(root / "labels.csv")}
-
-
-def lines(root: Path) -> dict[str, str]:
-    photos = folder(root)
-    rows = [{"file": str(p.relative_to(photos)), "label": p.parent.name} for p in sorted(photos.rglob("*.png"))]
-    (photos / "labels.jsonl").write_text("\n".join(map(json.dumps, rows)))
-    return {"spec": str(photos), "table": "labels.jsonl"}
-
-
-def tars(root: Path) -> dict[str, str]:
-    files = sorted(folder(root).rglob("*.png"))
-    for k in range(2):
-        with tarfile.open(root / f"shard-{k}.tar", "w") as archive:
-            for i, path in list(enumerate(files))[10 * k : 10 * k + 10]:
-                for suffix, data in (("png", path.read_bytes()), ("cls", path.parent.name.encode())):
-                    info = tarfile.TarInfo(f"{i:04}.{suffix}")
-                    info.size = len(data)
-                    archive.addfile(info, io.BytesIO(data))
-    return {"spec": str(root / "shard-{0..1}.tar")}
-
-
-def npz(root: Path) -> dict[str, str]:
-    files = sorted(folder(root).rglob("*.png"))
-    images = np.stack([np.asarray(Image.open(p)) for p in files])
-    np.savez(root / "x.npz", images=images, labels=np.array([p.parent.name for p in files]))
-    return {"spec": str(root / "x.npz")}
-
-
-def npy(root: Path) -> dict[str, str]:
-    files = sorted(folder(root).rglob("*.png"))
-    np.save(root / "x.npy", np.stack([np.asarray(Image.open(p)) for p in files]))
-    np.save(root / "x_labels.npy", np.array([p.parent.name for p in files]))
-    return {"spec": str(root / "x.npy")}
-
-
-def step(images: Images) -> list[torch.Tensor]:
-    views = policy("ser", size=16)
-    found = read(
-        images, views, torch.tensor([3, 17, 8, 0]), mine=slice(0, 4), generator=torch.Generator().manual_seed(0)
-    )
-    return views.finish(found.pixels, found.draws) if found.cropped else views.apply(found.pixels[0], found.draws)
-
-
-@pytest.mark.parametrize("layout", [table, lines, tars, npz, npy])
-def test_a_layout_does_not_change_a_bit(layout, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    one, other = load(str(folder(tmp_path))), load(**layout(tmp_path / "other"))
-    assert one.labels is not None
-    assert torch.equal(one.labels, other.labels)
-    assert one.classes == other.classes
-    for a, b in zip(step(one), step(other), strict=True):
-        assert torch.equal(a, b)
-
-
-@pytest.mark.parametrize("layout", [table, tars])
-def test_streamed_layouts_do_not_change_a_bit(layout, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
-    monkeypatch.setattr(pictures, "IN_MEMORY", 0)
-    one, other = load(str(folder(tmp_path))), load(**layout(tmp_path / "other"))
-    assert one.whole(torch.arange(2)) is None
-    for a, b in zip(step(one), step(other), strict=True):
-        assert torch.equal(a, b)
 
 
 def test_two_ranks_read_what_one_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,19 +75,6 @@ def test_floats_beyond_one_are_refused_with_the_reason(tmp_path: Path) -> None:
         Image.fromarray(np.full((12, 12), 4095.0, np.float32)).save(tmp_path / f"{i:02}.tif")
     with pytest.raises(ValueError, match=r"images are in \[0, 1\], this one has values from 4095 to 4095"):
         load(str(tmp_path))
-
-
-def test_an_index_is_kept_and_a_changed_folder_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(walk, "CACHED_FROM", 1)
-    monkeypatch.setattr(walk, "_YOUNG", -1.0)
-    fill(tmp_path / "photos", "cat", "dog")
-    first = walk.index_folder(tmp_path / "photos", cache=tmp_path / "cache")
-    assert isinstance(first.ends, np.memmap)
-    again = walk.index_folder(tmp_path / "photos", cache=tmp_path / "cache")
-    assert again.digest() == first.digest()
-    assert [again.file_name(i) for i in (0, 19)] == ["cat/00.png", "dog/09.png"]
-    Image.new("RGB", (4, 4)).save(tmp_path / "photos" / "dog" / "new.png")
-    assert len(walk.index_folder(tmp_path / "photos", cache=tmp_path / "cache")) == 21
 
 
 def test_crops_are_torchvisions_on_the_whole_image(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ import multiprocessing as mp
 import os
 import socket
 from collections.abc import Mapping
+from importlib import import_module
 from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
@@ -11,9 +12,11 @@ _context = mp.get_context("forkserver")
 _context.set_forkserver_preload(["reglet.train"])
 
 
-def start(*words: str, environment: Mapping[str, str] | None = None) -> ForkServerProcess:
-    """`tests.engine.toy` with these words."""
-    process = _context.Process(target=_main, args=(words, dict(environment or {}), str(Path.cwd())))
+def start(
+    *words: str, module: str = "tests.engine.toy", environment: Mapping[str, str] | None = None
+) -> ForkServerProcess:
+    """`main` of the module with these words."""
+    process = _context.Process(target=_main, args=(words, module, dict(environment or {}), str(Path.cwd())))
     process.start()
     return process
 
@@ -27,7 +30,7 @@ def code(process: ForkServerProcess, *, seconds: float = 240) -> int | None:
     return process.exitcode
 
 
-def start_ranks(world: int, *words: str) -> list[ForkServerProcess]:
+def start_ranks(world: int, *words: str, module: str = "tests.engine.toy") -> list[ForkServerProcess]:
     """As torchrun would start them."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -40,12 +43,11 @@ def start_ranks(world: int, *words: str) -> list[ForkServerProcess]:
         "LOCAL_WORLD_SIZE": str(world),
         "GROUP_RANK": "0",
     }
-    return [start(*words, environment={**common, "RANK": str(r), "LOCAL_RANK": str(r)}) for r in range(world)]
+    ranks = [{**common, "RANK": str(r), "LOCAL_RANK": str(r)} for r in range(world)]
+    return [start(*words, module=module, environment=rank) for rank in ranks]
 
 
-def _main(words: tuple[str, ...], environment: dict[str, str], folder: str) -> None:
+def _main(words: tuple[str, ...], module: str, environment: dict[str, str], folder: str) -> None:
     os.environ.update(environment)
     os.chdir(folder)
-    from tests.engine.toy import main
-
-    main(list(words))
+    import_module(module).main(list(words))

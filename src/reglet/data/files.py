@@ -1,10 +1,12 @@
 """Encoded images by number: what folders, tables, tar shards and named data sets have in common."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from jaxtyping import Int64
+from numpy.typing import NDArray
 from torch import Tensor
 
 
@@ -25,16 +27,16 @@ class Files(Protocol):
     fingerprint: str
     known: Known
 
+    @property
+    def lengths(self) -> NDArray[np.int64] | None:
+        """In bytes, where that is known without reading; files of different lengths differ."""
+
     def __len__(self) -> int: ...
 
     def file_name(self, i: int) -> str: ...
 
     def open(self, i: int) -> Any:
         """A binary file to be read once, or a Pillow image."""
-        ...
-
-    def length(self, i: int) -> int:
-        """In bytes, where that can be told without reading; files of different lengths differ.  Otherwise 0."""
         ...
 
 
@@ -47,3 +49,24 @@ def numbered(names: Sequence[str]) -> tuple[Int64[Tensor, " n"], list[str]]:
     every = sorted(set(names))
     place = {name: i for i, name in enumerate(every)}
     return torch.tensor([place[name] for name in names], dtype=torch.int64), every
+
+
+def in_order(numbers: NDArray[np.int64], names: Mapping[str, int]) -> tuple[NDArray[np.int64], list[str]]:
+    """Numbers that were given as names came, as the places of the names in sorted order; -1 stays.
+
+    >>> in_order(np.array([0, 1, -1, 0]), {"dog": 0, "cat": 1})
+    (array([ 1,  0, -1,  1]), ['cat', 'dog'])
+    """
+    every = sorted(names)
+    place = np.full(len(every) + 1, -1)
+    place[[names[name] for name in every]] = np.arange(len(every))
+    return place[numbers], every
+
+
+def readable(name: str) -> str:
+    """A file's name as text that can be printed and stored: bytes that are not UTF-8 become \\xe9."""
+    return name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+
+
+def is_utf8(name: str) -> bool:
+    return readable(name) == name

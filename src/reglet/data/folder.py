@@ -9,8 +9,9 @@ import torch
 from numpy.typing import NDArray
 
 from reglet.data.decode import open_file
-from reglet.data.files import Known, numbered
-from reglet.data.walk import SUFFIXES, Index, index_folder
+from reglet.data.files import Known, is_utf8, numbered, readable
+from reglet.data.index_file import Index
+from reglet.data.walk import SUFFIXES, file_name, index_folder
 
 STRAY = 0.05  # share of the files that may lie elsewhere and be left out, where the others make classes
 
@@ -19,51 +20,55 @@ class FolderFiles:
     """The image files below `root`, with labels and domains by the folders they are in."""
 
     def __init__(self, root: Path, *, name: str = "") -> None:
-        self.name, self.root = name or root.name, root
+        self.name, self.root = name or root.name, root.resolve()
         index = index_folder(root)
-        if not len(index):
-            raise ValueError(f"{root} has no images: no file ends in {', '.join(sorted(SUFFIXES))}")
-        _report_odd(root, index)
+        if not len(index.names):
+            raise ValueError(f"{root} has no images: no file ends in {', '.join(sorted(SUFFIXES))}{_instead(root)}")
+        _report_odd(root, index.about["odd"])
         self.index = index
         self.rows, depth = _regular(root, index)
         self.known = _known(index, self.rows, depth)
-        self.fingerprint = index.digest()
+        self.fingerprint = index.digest("folder_of", "lengths")
+        lengths = index.arrays["lengths"]
+        self.lengths: NDArray[np.int64] = lengths if self.rows is None else lengths[self.rows]
 
     def __len__(self) -> int:
-        return len(self.index) if self.rows is None else len(self.rows)
+        return len(self.lengths)
 
     def file_name(self, i: int) -> str:
-        return self.index.file_name(self._row(i))
+        return file_name(self.index, i if self.rows is None else int(self.rows[i]))
 
     def open(self, i: int) -> BinaryIO:
-        return open_file(f"{self.index.root}/{self.file_name(i)}")
-
-    def length(self, i: int) -> int:
-        return int(self.index.lengths[self._row(i)])
-
-    def _row(self, i: int) -> int:
-        return i if self.rows is None else int(self.rows[i])
+        return open_file(self.root / self.file_name(i))
 
 
-def _report_odd(root: Path, index: Index) -> None:
-    if index.odd:
-        name, reason = next(iter(index.odd.items()))
+def _instead(root: Path) -> str:
+    """Where other readers find something."""
+    if any((root / name).is_file() for name in ("dataset_dict.json", "dataset_info.json")):
+        return f". It looks like a set that Hugging Face's library saved: data=hf/{root}"
+    return f". It has .parquet files: data=hf/{root}" if any(root.rglob("*.parquet")) else ""
+
+
+def _report_odd(root: Path, odd: dict[str, str]) -> None:
+    if odd:
+        name, reason = next(iter(odd.items()))
         warnings.warn(
-            f"{len(index.odd)} in {root} have the name of an image and are left out, such as {name}: {reason}",
+            f"{len(odd)} in {root} have the name of an image and are left out, such as {name}: {reason}",
             stacklevel=4,
         )
 
 
 def _regular(root: Path, index: Index) -> tuple[NDArray[Any] | None, int]:
     """The files that lie as deep as most do (None: all), and how deep; -1 where that makes no classes."""
-    deep = np.array([folder.count("/") + 1 if folder else 0 for folder in index.folders])[index.folder_of]
+    depths = np.array([folder.count("/") + 1 if folder else 0 for folder in index.about["folders"]], np.int8)
+    deep = depths[index.arrays["folder_of"]]
     counts = np.bincount(deep)
     usual = int(counts.argmax())
     strays = np.flatnonzero(deep != usual)
     if not len(strays):
         return None, usual
-    first = index.file_name(int(strays[0]))
-    if usual in (1, 2) and len(strays) <= max(1, STRAY * len(index)):
+    first = file_name(index, int(strays[0]))
+    if usual in (1, 2) and len(strays) <= max(1, STRAY * len(deep)):
         layout = "class/" if usual == 1 else "domain/class/"
         warnings.warn(
             f"{root} has its images in {layout}, except for {len(strays)}, which are left out: {first}"
@@ -84,13 +89,17 @@ def _known(index: Index, rows: NDArray[Any] | None, depth: int) -> Known:
     """Labels and domains from the lowest and the highest folder, if images lie one or two deep."""
     if depth not in (1, 2):
         return Known()
-    of = index.folder_of if rows is None else index.folder_of[rows]
+    folders, of = index.about["folders"], index.arrays["folder_of"]
+    of = of if rows is None else of[rows]
     used = np.unique(of)  # a folder that only holds folders is no class
-    names = [index.folders[k] for k in used]
+    names = [folders[k] for k in used]
+    for name in names:  # it goes into config.json, cards and pages
+        if not is_utf8(name):
+            raise ValueError(f"the name of the folder {readable(name)} is not UTF-8, and it names a class: rename it")
 
     def by(part: int) -> tuple[torch.Tensor, list[str]]:
         number, every = numbered([name.split("/")[part] for name in names])
-        table = np.zeros(len(index.folders), np.int64)
+        table = np.zeros(len(folders), np.int64)
         table[used] = number.numpy()
         return torch.from_numpy(table[of]), every
 

@@ -1,6 +1,6 @@
 """Images by name or path."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 from pathlib import Path
@@ -76,10 +76,11 @@ def load_pair(
     """
     how = Reading(size, channels, table, workers)
     parts = _splits(spec, how)
-    test = next((name for name in TEST if name in parts), None)
-    if "train" in parts and test is not None:
-        return paired(_load(spec, "train", how), _load(spec, test, how))
     images = _load(spec, "train" if "train" in parts else "", how)
+    if "train" in parts:
+        for test in (_load(spec, name, how) for name in TEST if name in parts):
+            if images.labels is None or test.labels is not None:  # a test part may keep its labels secret
+                return paired(images, test)
     return hold_out_test(images) if hold_out else (images, None)
 
 
@@ -105,14 +106,14 @@ def _files(spec: str, split: str, how: Reading) -> Files:
     if spec.startswith("hf/"):
         from reglet.data.hugging_face import HuggingFaceFiles
 
-        name, parts = spec.removeprefix("hf/"), _hugging_face(spec)
-        if (part := split or "train") not in parts:
-            raise ValueError(f"{spec} has the splits {', '.join(parts)}; got {part!r}")
-        return HuggingFaceFiles(parts[part], name=f"{name}/{part}")
+        part, found = _part(spec, split, _hugging_face(spec))
+        return HuggingFaceFiles(found, name=f"{spec.removeprefix('hf/')}/{part}")
     if spec.startswith("torchvision/"):
-        from reglet.data.torchvision_sets import open_torchvision
+        from reglet.data.torchvision_sets import TorchvisionFiles, open_torchvision
 
-        return open_torchvision(spec.removeprefix("torchvision/"), split=split)
+        name = spec.removeprefix("torchvision/")
+        part, found = _part(spec, split, open_torchvision(name))
+        return TorchvisionFiles(found, name=name + (f"/{part}" if part else ""))
     from reglet.data.folder import FolderFiles
     from reglet.data.shards import ShardFiles, find_shards, shard_splits
 
@@ -126,6 +127,14 @@ def _files(spec: str, split: str, how: Reading) -> Files:
     near = get_close_matches(path.name, [p.name for p in path.parent.iterdir()], n=1) if path.parent.is_dir() else []
     hint = f" Did you mean {path.parent / near[0]}?" if near else ""
     raise ValueError(f"there are no data at {spec!r}.{hint} Data are {', '.join(SOURCES[:-1])} or {SOURCES[-1]}")
+
+
+def _part(spec: str, split: str, parts: Mapping[str, Any]) -> tuple[str, Any]:
+    """The part `split`; of a source that cannot give all parts as one, "" is the training part."""
+    part = split or ("train" if "train" in parts else next(iter(parts)))
+    if part not in parts:
+        raise ValueError(f"{spec} has the splits {', '.join(parts)}; got {part!r}")
+    return part, parts[part]
 
 
 def _table(spec: str, how: Reading) -> Path:
@@ -147,9 +156,13 @@ def _splits(spec: str, how: Reading) -> Sequence[str]:
     if how.table:
         from reglet.data.table import table_splits
 
-        return table_splits(_table(spec, how))
-    if spec == "digits" or spec.startswith("torchvision/"):
+        return table_splits(_table(spec, how), path)
+    if spec == "digits":
         return ["train", "test"]
+    if spec.startswith("torchvision/"):
+        from reglet.data.torchvision_sets import open_torchvision
+
+        return list(open_torchvision(spec.removeprefix("torchvision/")))
     if spec.startswith("hf/"):
         return list(_hugging_face(spec))
     if path.suffix == ".npz" and path.is_file():

@@ -25,10 +25,10 @@ def class_numbers(train: Images, test: Images) -> Int64[Tensor, " n"]:
     Two folders number their classes each for itself: where one lacks a class, all later numbers differ.  A class of the
     test that training has not is an error.
     """
-    if test.labels is None or test.classes is None or train.classes is None:
+    if test.labels is None or test.classes is None or train.labels is None or train.classes is None:
         raise ValueError(f"{(train if train.classes is None else test).name} has no labels")
-    present = [test.classes[int(c)] for c in test.labels.unique()]
-    if unknown := [name for name in present if name not in train.classes]:
+    trained = {train.classes[int(c)] for c in train.labels.unique()}  # a source may name classes that it has not
+    if unknown := [name for c in test.labels.unique() if (name := test.classes[int(c)]) not in trained]:
         raise ValueError(
             f"{test.name} has classes that {train.name} has not: {', '.join(unknown[:5])}"
             f"{', ...' if len(unknown) > 5 else ''}"

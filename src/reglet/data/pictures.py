@@ -17,7 +17,7 @@ from PIL import Image
 from torch import Tensor
 
 from reglet.data.decode import Array, Picture, cut, open_picture, to_unit
-from reglet.data.files import Files
+from reglet.data.files import Files, readable
 from reglet.data.images import Pixels
 from reglet.data.unreadable import TooManyUnreadableError, Unreadable
 from reglet.views.crop import Crops
@@ -80,7 +80,7 @@ class Pictures:
         return len(self.rows)
 
     def names(self, index: Int64[Tensor, " b"]) -> list[str]:
-        return [self.files.file_name(int(self.rows[i])) for i in index.tolist()]
+        return [readable(self.files.file_name(int(self.rows[i]))) for i in index.tolist()]
 
     def batch(self, index: Int64[Tensor, " b"]) -> Pixels:
         """The shorter side resized to `size`, the middle cut out."""
@@ -129,14 +129,14 @@ class Pictures:
                     data = source.tobytes() if isinstance(source, Image.Image) else source.read()
             except Exception as error:
                 self._note(row, error)
-                data = self.files.file_name(row).encode()
+                data = readable(self.files.file_name(row)).encode()
             return hashlib.blake2b(data, digest_size=16).digest()
 
         return list(self.pool.map(digest, index.tolist()))
 
-    def lengths(self) -> list[int]:
-        """Bytes of each file: files of different lengths need not be compared."""
-        return [self.files.length(int(row)) for row in self.rows]
+    def lengths(self) -> NDArray[np.int64]:
+        """Bytes of each file, where they are known: files of different lengths need not be compared."""
+        return np.zeros(len(self), np.int64) if self.files.lengths is None else self.files.lengths[self.rows]
 
     def _cut(
         self, index: Tensor, sides: Sequence[int], want: "Callable[[int, int, int, int], list[_Cut]]"
@@ -207,7 +207,7 @@ class Pictures:
         yield from (int(j) for j in np.roll(same, -first)[:-1])
 
     def _note(self, row: int, error: Exception) -> None:
-        self.unreadable.add(self.files.file_name(row), error)
+        self.unreadable.add(readable(self.files.file_name(row)), error)
 
     def _sample(self) -> list[Picture]:
         """What the headers of a few files say, evenly spread."""

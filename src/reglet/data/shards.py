@@ -1,67 +1,87 @@
 """Images in tar archives, as WebDataset writes them: KEY.jpg beside KEY.cls or KEY.json.
 
-The archives are read through once, for the place of each image.  After that any image is one read at its place, so the
-order of training is global and exact, as it is for files.
+The archives are read through once, for the place of each image; of many images these places are kept as an index.
+After that any image is one read at its place, so the order of training is global and exact, as it is for files.
 """
 
-import hashlib
 import json
 import re
 import tarfile
+from array import array
+from collections.abc import Iterator
 from io import BytesIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
 from reglet.data.decode import open_file
-from reglet.data.files import Known, numbered
+from reglet.data.files import Known, in_order
+from reglet.data.index_file import Index, Names, kept_index, modified
 from reglet.data.walk import SUFFIXES
 
 _BRACES = re.compile(r"\{(\d+)\.\.(\d+)\}")
 _LABELS = ("label", "class", "cls", "target")
 
 
-class Member(NamedTuple):
-    shard: int
-    name: str
-    offset: int
-    length: int
-
-
 class ShardFiles:
     """The images of tar archives, shard by shard in the order of their names, within a shard as they lie."""
 
     def __init__(self, shards: list[Path], *, name: str) -> None:
-        self.name, self.shards = name, shards
-        self.members: list[Member] = []
-        labels: list[str | None] = []
-        for k, shard in enumerate(shards):
-            members, found = _read(k, shard)
-            self.members += members
-            labels += found
-        if not self.members:
+        for shard in shards:
+            if not shard.is_file():
+                raise ValueError(f"there is no archive {shard}")
+        self.name, self.shards = name, [shard.resolve() for shard in shards]
+        index = index_shards(self.shards)
+        if not len(index.names):
             raise ValueError(f"{name} has no images: no member of its archives ends in {', '.join(sorted(SUFFIXES))}")
-        self.known = Known(*numbered([str(label) for label in labels])) if None not in labels else Known()
-        state = hashlib.sha256(repr(labels).encode())
-        state.update(repr([(m.shard, m.name, m.length) for m in self.members]).encode())
-        self.fingerprint = state.hexdigest()[:16]
+        self.index, self.shard_of, self.places = index, index.arrays["shard_of"], index.arrays["places"]
+        self.lengths: NDArray[np.int64] = index.arrays["lengths"]
+        labels, classes = index.arrays["labels"], index.about["classes"]
+        self.known = Known() if labels.min() < 0 else Known(torch.from_numpy(labels), classes)
+        self.fingerprint = index.digest("shard_of", "lengths", "labels")
 
     def __len__(self) -> int:
-        return len(self.members)
+        return len(self.lengths)
 
     def file_name(self, i: int) -> str:
-        return f"{self.shards[self.members[i].shard].name}/{self.members[i].name}"
+        return f"{self.shards[int(self.shard_of[i])].name}/{self.index.names[i]}"
 
     def open(self, i: int) -> BytesIO:
-        member = self.members[i]
-        with open_file(self.shards[member.shard]) as file:
-            file.seek(member.offset)
-            data = file.read(member.length)
-        if len(data) != member.length:
-            raise ValueError(f"the archive ends after {len(data)} of {member.length} bytes")
+        length = int(self.lengths[i])
+        with open_file(self.shards[int(self.shard_of[i])]) as file:
+            file.seek(int(self.places[i]))
+            data = file.read(length)
+        if len(data) != length:
+            raise ValueError(f"the archive ends after {len(data)} of {length} bytes")
         return BytesIO(data)
 
-    def length(self, i: int) -> int:
-        return self.members[i].length
+
+def index_shards(shards: list[Path], *, cache: Path | None = None) -> Index:
+    """Of each image its archive, its place there, its bytes and its label; -1 where it has none."""
+    paths = [str(shard) for shard in shards]
+    return kept_index(["tar", *paths], lambda: _index(shards), lambda about: modified(*shards), cache=cache)
+
+
+def _index(shards: list[Path]) -> Index:
+    times = modified(*shards)
+    columns = {"shard_of": array("i"), "places": array("q"), "lengths": array("q"), "labels": array("q")}
+    numbers: dict[str, int] = {}  # of the labels, as they come
+
+    def names() -> Iterator[str]:
+        for k, shard in enumerate(shards):
+            for member in _members(shard):
+                label = -1 if member.label is None else numbers.setdefault(member.label, len(numbers))
+                for column, value in zip(columns.values(), (k, member.place, member.length, label), strict=True):
+                    column.append(value)
+                yield member.name
+
+    found = Names.of(names())
+    arrays: dict[str, NDArray[Any]] = {name: np.array(values) for name, values in columns.items()}
+    arrays["labels"], classes = in_order(arrays["labels"], numbers)
+    return Index(found, arrays, {"classes": classes}, times)
 
 
 def find_shards(spec: str) -> list[Path]:
@@ -90,18 +110,25 @@ def shard_splits(spec: str) -> dict[str, list[Path]]:
     return parts
 
 
-def _read(k: int, shard: Path) -> tuple[list[Member], list[str | None]]:
-    """The images of one archive and the label of each, where it has one."""
+class _Member(NamedTuple):
+    name: str
+    place: int
+    length: int
+    label: str | None
+
+
+def _members(shard: Path) -> list[_Member]:
+    """The images of one archive, and the label of each, where it has one."""
+    images: dict[str, tuple[str, int, int]] = {}
+    labels: dict[str, str] = {}
     try:
         with tarfile.open(shard, "r:") as archive:
-            images: dict[str, Member] = {}
-            labels: dict[str, str] = {}
             for info in archive:
                 if not info.isfile():
                     continue
                 key, _, kind = _split(info.name)
                 if f".{kind.lower()}" in SUFFIXES:
-                    images[key] = Member(k, info.name, info.offset_data, info.size)
+                    images[key] = info.name, info.offset_data, info.size
                 elif kind in ("cls", "json"):
                     file = archive.extractfile(info)
                     assert file is not None
@@ -110,7 +137,7 @@ def _read(k: int, shard: Path) -> tuple[list[Member], list[str | None]]:
         raise ValueError(
             f"{shard} cannot be read as a tar archive: {error}. A compressed one has no places to read from: unpack it"
         ) from error
-    return list(images.values()), [labels.get(key) for key in images]
+    return [_Member(*image, labels.get(key)) for key, image in images.items()]
 
 
 def _split(name: str) -> tuple[str, str, str]:

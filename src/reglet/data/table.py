@@ -1,14 +1,22 @@
-"""Files and labels by a table: .csv, .tsv, .jsonl or .parquet."""
+"""Files and labels by a table: .csv, .tsv, .jsonl or .parquet.
+
+A table is read through once, row by row; of many rows what is needed of it is kept as an index.
+"""
 
 import csv
-import hashlib
 import json
-from collections.abc import Sequence
+from array import array
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
 from reglet.data.decode import open_file
-from reglet.data.files import Known, numbered
+from reglet.data.files import Known, in_order
+from reglet.data.index_file import Index, Names, kept_index, modified
 
 COLUMNS = {
     "file": ("file", "filename", "file_name", "filepath", "path", "image", "image_path"),
@@ -26,82 +34,126 @@ class TableFiles:
     """
 
     def __init__(self, table: Path, root: Path, *, split: str = "") -> None:
-        rows = read_table(table)
-        column = {what: _column(rows[0], what) for what in COLUMNS}
-        if column["file"] is None:
-            raise ValueError(
-                f"{table} has the columns {', '.join(rows[0])}; the one with the files is called one of "
-                f"{', '.join(COLUMNS['file'])}"
-            )
-        rows = _of_split(table, rows, column["split"], split)
-        self.name, self.root = table.stem + (f"/{split}" if split else ""), root
-        self.files = [str(row[column["file"]]) for row in rows]
-        self.known = Known(*_numbered(rows, column["label"]), *_numbered(rows, column["domain"]))
-        state = hashlib.sha256(str(self.known.classes).encode())
-        for i, name in enumerate(self.files):
-            state.update(f"{name}\0{self.length(i)}\0{rows[i].get(column['label'] or '')}\n".encode())
-        self.fingerprint = state.hexdigest()[:16]
+        self.index = index = index_table(table, root)
+        self.name, self.root = table.stem + (f"/{split}" if split else ""), root.resolve()
+        self.rows = np.arange(len(index.names)) if not split else _of_split(table, index, split)
+        self.known = Known(*_known(index, "label", self.rows), *_known(index, "domain", self.rows))
+        lengths = index.arrays["lengths"][self.rows]
+        self.lengths: NDArray[np.int64] | None = lengths if lengths.min() >= 0 else None
+        self.fingerprint = index.digest(*index.arrays) + (f"/{split}" if split else "")
 
     def __len__(self) -> int:
-        return len(self.files)
+        return len(self.rows)
 
     def file_name(self, i: int) -> str:
-        return self.files[i]
+        return self.index.names[int(self.rows[i])]
 
     def open(self, i: int) -> BinaryIO:
-        return open_file(self.root / self.files[i])
-
-    def length(self, i: int) -> int:
-        try:
-            return (self.root / self.files[i]).stat().st_size
-        except OSError:  # it is reported when it is read
-            return 0
+        return open_file(self.root / self.file_name(i))
 
 
-def table_splits(table: Path) -> list[str]:
+def table_splits(table: Path, root: Path) -> list[str]:
     """The parts that the table names, or none."""
-    rows = read_table(table)
-    column = _column(rows[0], "split")
-    return [] if column is None else sorted({str(row[column]) for row in rows})
+    named: list[str] = index_table(table, root).about["names"].get("split", [])
+    return named
 
 
-def read_table(path: Path) -> list[dict[str, Any]]:
-    """Row by row, column -> value."""
-    if path.suffix not in KINDS or not path.is_file():
-        raise ValueError(f"table= is a file that ends in {', '.join(KINDS)}; got {path}")
+def index_table(table: Path, root: Path, *, cache: Path | None = None) -> Index:
+    """Of each row the bytes of its file (-1: there is none) and, where the table has them, the number of its label,
+    domain and split, whose names are about the index."""
+    if table.suffix not in KINDS or not table.is_file():
+        raise ValueError(f"table= is a file that ends in {', '.join(KINDS)}; got {table}")
+    of = ["table", str(table.resolve()), str(root.resolve())]
+    return kept_index(of, lambda: _index(table, root), lambda about: modified(table), cache=cache)
+
+
+def _index(table: Path, root: Path) -> Index:
+    times = modified(table)
+    found: dict[str, str] = {}  # what -> name of the column
+    numbers: dict[str, dict[str, int]] = {}
+    columns: dict[str, array[int]] = {}
+    lengths = array("q")
+
+    def names() -> Iterator[str]:
+        for k, row in enumerate(_rows(table)):
+            if not found:
+                found.update(_columns(table, row))
+                numbers.update({what: {} for what in found if what != "file"})
+                columns.update({what: array("q") for what in numbers})
+            if empty := [name for name in found.values() if row.get(name) in (None, "")]:
+                raise ValueError(f"{table} has a row without {empty[0]}, number {k + 1}: give all rows one, or none")
+            for what, known in numbers.items():
+                columns[what].append(known.setdefault(str(row[found[what]]), len(known)))
+            name = str(row[found["file"]])
+            lengths.append(_length(root / name))
+            yield name
+
+    files = Names.of(names())
+    if not len(files):
+        raise ValueError(f"{table} has no rows")
+    arrays: dict[str, NDArray[Any]] = {"lengths": np.array(lengths)}
+    sorted_names: dict[str, list[str]] = {}
+    for what, values in columns.items():
+        arrays[what], sorted_names[what] = in_order(np.array(values), numbers[what])
+    return Index(files, arrays, {"names": sorted_names}, times)
+
+
+def _columns(table: Path, row: dict[str, Any]) -> dict[str, str]:
+    column = {what: next((name for name in names if name in row), None) for what, names in COLUMNS.items()}
+    if column["file"] is None:
+        raise ValueError(
+            f"{table} has the columns {', '.join(map(str, row))}; the one with the files is called one of "
+            f"{', '.join(COLUMNS['file'])}"
+        )
+    return {what: name for what, name in column.items() if name is not None}
+
+
+def _rows(path: Path) -> Iterator[dict[str, Any]]:
+    """column -> value, row by row."""
     if path.suffix == ".parquet":
-        rows = _parquet(path)
-    elif path.suffix in (".jsonl", ".ndjson"):
-        rows = [json.loads(line) for line in path.read_text().splitlines() if line.strip()]
-    else:
-        with path.open(newline="") as file:
-            rows = list(csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ","))
-    if not rows:
-        raise ValueError(f"{path} has no rows")
-    return rows
-
-
-def _parquet(path: Path) -> list[dict[str, Any]]:
+        yield from _parquet(path)
+        return
     try:
-        import pyarrow.parquet as pq  # type: ignore[import-not-found,unused-ignore]
+        with path.open(newline="", encoding="utf-8-sig") as file:  # Excel begins with a mark
+            if path.suffix in (".jsonl", ".ndjson"):
+                yield from (json.loads(line) for line in file if line.strip())
+            else:
+                yield from csv.DictReader(file, delimiter="\t" if path.suffix == ".tsv" else ",")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not UTF-8 ({error}): save it as UTF-8") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"{path} has a line that is no JSON: {error}") from error
+
+
+def _parquet(path: Path) -> Iterator[dict[str, Any]]:
+    try:
+        import pyarrow.parquet as pq
     except ImportError as error:
         raise ImportError("a .parquet table needs pyarrow: pip install 'reglet[parquet]'; or give a .csv") from error
-    rows: list[dict[str, Any]] = pq.read_table(path).to_pylist()
-    return rows
+    with pq.ParquetFile(path) as file:
+        wanted = [name for name in file.schema_arrow.names if any(name in names for names in COLUMNS.values())]
+        for batch in file.iter_batches(columns=wanted or None):
+            yield from batch.to_pylist()
 
 
-def _column(row: dict[str, Any], what: str) -> str | None:
-    return next((name for name in COLUMNS[what] if name in row), None)
+def _length(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except OSError:  # it is reported when it is read
+        return -1
 
 
-def _of_split(table: Path, rows: list[dict[str, Any]], column: str | None, split: str) -> list[dict[str, Any]]:
-    if not split:
-        return rows
-    chosen = [row for row in rows if column is not None and str(row[column]) == split]
-    if not chosen:
+def _of_split(table: Path, index: Index, split: str) -> NDArray[np.int64]:
+    names = index.about["names"].get("split", [])
+    if split not in names:
         raise ValueError(f"{table} has no rows whose split is {split!r}")
-    return chosen
+    return np.flatnonzero(index.arrays["split"] == names.index(split))
 
 
-def _numbered(rows: Sequence[dict[str, Any]], column: str | None) -> tuple[Any, list[str] | None]:
-    return (None, None) if column is None else numbered([str(row[column]) for row in rows])
+def _known(index: Index, what: str, rows: NDArray[np.int64]) -> tuple[torch.Tensor | None, list[str] | None]:
+    """Numbers among the names that these rows have."""
+    if what not in index.arrays:
+        return None, None
+    present, numbers = np.unique(index.arrays[what][rows], return_inverse=True)
+    names = index.about["names"][what]
+    return torch.from_numpy(numbers), [names[k] for k in present]

@@ -150,8 +150,13 @@ def _labels(images: Images, key: str) -> Tensor:
 
 
 def _supervised(config: Config, backbone: nn.Module, images: Images) -> Method:
-    _labels(images, "reglet train: data")
+    known = _labels(images, "reglet train: data").unique()
     classes = len(images.classes or ())
+    if len(known) < 2:
+        raise ValueError(
+            f"reglet train tells classes apart, and {images.name} has one alone ({', '.join(images.classes or ())}): "
+            "each class lies in a folder of its own, or a table has the labels (table=labels.csv)"
+        )
     given = {"classes": classes, "latent": latent_loss(config, dim_of(backbone))}
     return mixed(config, _call(methods.Supervised, config, "method", backbone, **given), classes=classes)
 

@@ -43,8 +43,8 @@ def features(
 
 def _parquet(out: Path, columns: dict[str, NDArray[Any]]) -> None:
     try:
-        import pyarrow as pa  # type: ignore[import-not-found,unused-ignore]
-        import pyarrow.parquet as pq  # type: ignore[import-not-found,unused-ignore]
+        import pyarrow as pa
+        import pyarrow.parquet as pq
     except ImportError as error:
         raise ImportError(
             "a .parquet file needs pyarrow: pip install 'reglet[parquet]'; or give out=features.npz"
