@@ -9,7 +9,6 @@ import torch
 from safetensors.torch import load_file
 
 from reglet.cli import main
-from reglet.cli.dispatch import COMMANDS
 from reglet.engine.config import Config, from_flat, parse
 from reglet.engine.run_folder import read_config
 
@@ -197,7 +196,7 @@ def test_a_fault_of_ours_is_not_called_a_mistake_of_the_user(
     def broken(words: list[str]) -> int:
         raise error("'<' not supported")
 
-    monkeypatch.setitem(COMMANDS, "eval", broken)
+    monkeypatch.setattr("reglet.cli.eval.evaluate", broken)
     with pytest.raises(error):
         main(["eval", "runs/a"])
 

@@ -1,36 +1,25 @@
-"""From the first word to its command."""
+"""From the first word to its command.  torch is loaded by the commands that need it, not before."""
 
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
+from importlib import import_module
 
-from reglet.cli.compare import compare
-from reglet.cli.doctor import doctor
-from reglet.cli.embed import embed
-from reglet.cli.eval import evaluate
-from reglet.cli.export import export
-from reglet.cli.list import names
-from reglet.cli.report import report
-from reglet.cli.robust import robust
-from reglet.cli.run import pretrain, train
-from reglet.cli.words import NOT_FINITE, OK, WRONG, fail
-from reglet.engine.checkpoint import CheckpointError
-from reglet.engine.guard import NonFiniteError
-from reglet.engine.run_folder import RunError
-from reglet.export import ExportError
+from reglet import progress
+from reglet.cli.words import INTERRUPTED, NOT_FINITE, OK, WRONG, asks_help, fail
 
-EXPECTED = (ValueError, ImportError, OSError, RunError, CheckpointError, ExportError)
-COMMANDS: dict[str, Callable[[list[str]], int]] = {
-    "pretrain": pretrain,
-    "train": train,
-    "eval": evaluate,
-    "robust": robust,
-    "doctor": doctor,
-    "compare": compare,
-    "embed": embed,
-    "export": export,
-    "report": report,
-    "list": names,
+# command: where its function is, as module.function
+COMMANDS = {
+    "pretrain": "run.pretrain",
+    "train": "run.train",
+    "eval": "eval.evaluate",
+    "robust": "robust.robust",
+    "doctor": "doctor.doctor",
+    "compare": "compare.compare",
+    "embed": "embed.embed",
+    "export": "export.export",
+    "report": "report.report",
+    "list": "list.names",
 }
 USAGE = """\
 reglet: from a folder of images to an encoder
@@ -51,28 +40,56 @@ reglet: from a folder of images to an encoder
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The exit code: 0, 2 for a mistake in what was asked, 3 for a loss that was not finite."""
+    """The exit code: 0, 2 for a mistake in what was asked, 3 for a loss that was not finite, 130 for Ctrl-C."""
     given = list(sys.argv[1:] if words is None else words)
     debug = "--debug" in given
     given = [word for word in given if word != "--debug"]
     if not given or given[0] in ("-h", "--help", "help"):
         print(USAGE, end="")
         return OK if given else WRONG
+    if given[0] in ("-V", "--version", "version"):
+        import reglet
+
+        print(f"reglet {reglet.__version__}")
+        return OK
     if given[0] not in COMMANDS:
         close = get_close_matches(given[0], COMMANDS, n=1)
         hint = f" Did you mean {close[0]}?" if close else ""
         return fail(f"there is no command {given[0]!r}.{hint} There are {', '.join(COMMANDS)}")
     try:
-        return COMMANDS[given[0]](given[1:])
-    except NonFiniteError as error:
-        return fail(str(error), code=NOT_FINITE)
+        with progress.shown():
+            with progress.work(f"starting {given[0]}"):
+                act = command(given[0])
+                if not asks_help(given[1:]):
+                    import_module("torch")
+            return act(given[1:])
+    except KeyboardInterrupt:
+        return fail("stopped by Ctrl-C", code=INTERRUPTED)
     except Exception as error:
+        if is_not_finite(error):
+            return fail(str(error), code=NOT_FINITE)
         if debug or not is_mistake(error):
             raise
-        return fail(f"{error}\n(--debug shows where this came from)" if not isinstance(error, RunError) else str(error))
+        return fail(f"{error}\n(--debug shows where this came from)")
+
+
+def command(name: str) -> Callable[[list[str]], int]:
+    module, function = COMMANDS[name].split(".")
+    found: Callable[[list[str]], int] = getattr(import_module(f"reglet.cli.{module}"), function)
+    return found
+
+
+def is_not_finite(error: Exception) -> bool:
+    from reglet.engine.guard import NonFiniteError
+
+    return isinstance(error, NonFiniteError)
 
 
 def is_mistake(error: Exception) -> bool:
     """Whether the error is about what was asked.  A TypeError or KeyError from the depths is our own fault: its
     traceback is shown."""
-    return isinstance(error, EXPECTED) or type(error) is LookupError
+    from reglet.engine.checkpoint import CheckpointError
+    from reglet.export import ExportError
+
+    expected = (ValueError, ImportError, OSError, CheckpointError, ExportError)
+    return isinstance(error, expected) or type(error) is LookupError

@@ -33,19 +33,17 @@ def report(words: list[str]) -> int:
     if not places:
         raise ValueError("reglet report needs one directory or more, such as runs/a; see reglet report --help")
     points, robust = whole("points", given, 1000, least=4), whole("robust", given, 200)
-    from rich.text import Text
-
-    from reglet.cli.screen import screen
+    from reglet import progress
     from reglet.report import write_report
 
-    with screen(stderr=True).status("") as status:
+    with progress.work("report") as work:
         out = write_report(
             [Path(place) for place in places],
             Path(given["out"]) if "out" in given else None,
             data=given.get("data", ""),
             points=points,
             robust_images=robust,
-            says=lambda text: status.update(Text(text)),
+            says=work.note,
         )
     print(f"{out}: {out.stat().st_size / 1e6:.1f} MB. Open {out.resolve().as_uri()}")
     return OK

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 
-OK, WRONG, NOT_FINITE = 0, 2, 3
+OK, WRONG, NOT_FINITE, INTERRUPTED = 0, 2, 3, 130
 
 
 def pairs(words: list[str], allowed: Sequence[str] | None = None) -> dict[str, str]:

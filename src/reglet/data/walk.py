@@ -5,7 +5,6 @@ came, went or was renamed.  A file that was only rewritten in place is not notic
 """
 
 import os
-import sys
 from array import array
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reglet import progress
 from reglet.data.index_file import Index, Names, kept_index, modified
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".gif", ".npy"})
@@ -27,7 +27,7 @@ def index_folder(root: Path, *, cache: Path | None = None, says: Callable[[str],
     The arrays are folder_of and lengths: of each file its folder and its bytes.  What is about them are the folders,
     relative to the root ("" for itself), and `odd`: what has the name of an image and is no file, with the reason.
 
-    says: hears of the progress; default: the standard error, where that is a terminal.
+    says: hears of the progress; default: who looks at `reglet.progress`.
     """
     if not root.is_dir():
         raise ValueError(f"{root} is no folder")
@@ -36,7 +36,8 @@ def index_folder(root: Path, *, cache: Path | None = None, says: Callable[[str],
     def now(about: dict[str, Any]) -> list[int]:
         return modified(*(f"{where}/{folder}" for folder in about["folders"]))
 
-    return kept_index(["folder", where], lambda: _walk(where, says or _to_terminal), now, cache=cache)
+    with progress.work(f"scanning {root}") as scanning:
+        return kept_index(["folder", where], lambda: _walk(where, says or scanning.note), now, cache=cache)
 
 
 def file_name(index: Index, i: int) -> str:
@@ -60,7 +61,7 @@ def _walk(root: str, says: Callable[[str], None]) -> Index:
             folder_of.append(at)
             lengths.append(length)
             if len(lengths) % _EVERY == 0:
-                says(f"{root}: {len(lengths):,} image files")
+                says(f"{len(lengths):,} image files")
             yield entry.name
 
     found = Names.of(names())
@@ -101,8 +102,3 @@ def _file(entry: "os.DirEntry[str]") -> int | str:
         return entry.stat().st_size
     except OSError as error:
         return f"{type(error).__name__}: {error}"
-
-
-def _to_terminal(text: str) -> None:
-    if sys.stderr.isatty():
-        print(f"\r{text}", end="", file=sys.stderr, flush=True)

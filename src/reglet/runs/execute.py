@@ -9,20 +9,19 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import torch
 
+from reglet import progress
 from reglet.runs.run import Finished, Json, Run, store, stored
 
 D = TypeVar("D")
 Jobs = int | Literal["auto"]
 Done = Callable[[Finished], None]
-Says = Callable[[str], None]
 
 
 def execute(
@@ -44,20 +43,22 @@ def execute(
     out.mkdir(parents=True, exist_ok=True)
     missing = [run for run in runs if stored(run, out) is None]
     if missing:
-        with progress(len(missing)) as (advance, says):
+        with progress.shown(), progress.work("runs", total=len(missing)) as work:
             if len(missing) < len(runs):
-                says(f"{len(runs) - len(missing)} of {len(runs)} runs are stored in {out}; going on from there")
+                progress.line(
+                    f"{len(runs) - len(missing)} of {len(runs)} runs are stored in {out}; going on from there"
+                )
 
             def done(finished: Finished) -> None:
-                advance()
-                says((line or in_words)(finished))
+                work.advance()
+                progress.line((line or in_words)(finished))
 
             count = min(resolve(jobs), len(missing))
             job = Job(compute, load, out, dict(about or {}))
             if count == 1:
                 _here(missing, job, done)
             else:
-                _in_workers(missing, job, count, done, says)
+                _in_workers(missing, job, count, done)
     return [found for run in runs if (found := stored(run, out)) is not None]
 
 
@@ -100,7 +101,7 @@ def _here(missing: Sequence[Run], job: Job, done: Done) -> None:
         done(job(run, data))
 
 
-def _in_workers(missing: Sequence[Run], job: Job, count: int, done: Done, says: Says) -> None:
+def _in_workers(missing: Sequence[Run], job: Job, count: int, done: Done) -> None:
     spawn = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(count, mp_context=spawn, initializer=_start_worker, initargs=(job,)) as pool:
         waiting, under_way = list(reversed(missing)), set[Future[Finished]]()
@@ -113,7 +114,7 @@ def _in_workers(missing: Sequence[Run], job: Job, count: int, done: Done, says: 
                 for future in finished:
                     done(future.result())
         except BaseException:
-            says("stopping: the runs under way are finished and stored first")
+            progress.line("stopping: the runs under way are finished and stored first")
             raise
 
 
@@ -138,20 +139,3 @@ def _die_with_parent() -> None:
 
 def _work(run: Run) -> Finished:
     return _job(run, _data)
-
-
-@contextmanager
-def progress(total: int) -> Iterator[tuple[Callable[[], None], Says]]:
-    """A bar on stderr where rich is installed; (advance it, print a line)."""
-    try:
-        from rich.console import Console
-        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-        from rich.progress import TimeRemainingColumn as Left
-    except ImportError:
-        yield (lambda: None), print
-        return
-    console = Console(stderr=True, highlight=False, soft_wrap=True)
-    columns = (TextColumn("runs"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left"), Left())
-    with Progress(*columns, console=console) as bar:
-        task = bar.add_task("", total=total)
-        yield (lambda: bar.advance(task)), (lambda text: bar.console.print(text, markup=False))

@@ -1,0 +1,234 @@
+"""What a person sees of work that takes more than a second: a bar on a terminal and in a notebook, lines in a log.
+
+    with progress.shown():                                  # the command does this; a call from Python is silent
+        for batch in progress.track(batches, "features"):   # a list, or give total=
+            ...
+        with progress.work("t-SNE") as work:                # one piece, or with work.advance() and work.note("text")
+            ...
+        progress.line("a sentence, above the bar")
+
+All of it goes to stderr.  In a log a piece of work says its name once it has taken a second, and again after every 30 s
+in which nothing was said, whatever it is busy with: a thread looks after that.
+"""
+
+import os
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sized
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+SLOW, QUIET = 1.0, 30.0  # seconds until work is shown at all, and between the lines of a log
+
+
+class Work:
+    """A piece of work: how much of it is done, and what else is to be said of it."""
+
+    def __init__(self, name: str, total: int | None = None, *, done: int = 0) -> None:
+        self.name, self.total, self.done, self.text = name, total, done, ""
+        self.first, self.since = done, time.perf_counter()
+
+    def advance(self, count: int = 1) -> None:
+        self.done += count
+
+    def note(self, text: str) -> None:
+        """What stands behind the bar."""
+        self.text = text
+
+    def __str__(self) -> str:
+        """
+        >>> str(Work("features", 800)), str(Work("t-SNE"))
+        ('features 0/800', 't-SNE')
+        """
+        count = f" {self.done}" if self.done else ""
+        return self.name + (count if self.total is None else f" {self.done}/{self.total}")
+
+    def left(self) -> str:
+        """How long it will take from here, where that can be told."""
+        if self.total is None or self.done <= self.first:
+            return ""
+        passed = time.perf_counter() - self.since
+        return f", {duration(passed / (self.done - self.first) * (self.total - self.done))} left"
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(4.2), duration(200.0), duration(7300.0), duration(2e5)
+    ('4 s', '3 min 20 s', '2 h 1 min', '55 h')
+    """
+    whole = round(seconds)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h" + (f" {whole % 3600 // 60} min" if whole < 36_000 else "")
+
+
+class Screen:
+    """Where nothing is shown: a library call, and all ranks but the first."""
+
+    bars = False  # whether what is noted is seen as it changes
+
+    def __init__(self) -> None:
+        self.stack: list[Work] = []  # the innermost last
+
+    def begin(self, work: Work) -> None:
+        self.stack.append(work)
+
+    def end(self, work: Work) -> None:
+        self.stack.remove(work)
+
+    def line(self, text: str) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Lines(Screen):
+    """A log file, a pipe, a terminal without rich."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.said, self.named = time.perf_counter(), set[int]()
+        self.closed = threading.Event()
+        self.thread = threading.Thread(target=self._watch, daemon=True)
+        self.thread.start()
+
+    def line(self, text: str) -> None:
+        self.said = time.perf_counter()
+        print(text, file=sys.stderr, flush=True)
+
+    def _watch(self) -> None:
+        while not self.closed.wait(0.25):
+            if stack := list(self.stack):
+                self._look(stack)
+
+    def _look(self, stack: list[Work]) -> None:
+        now, work = time.perf_counter(), stack[-1]
+        unknown = id(work) not in self.named and now - work.since > SLOW
+        if unknown or now - self.said > QUIET:
+            self.named.update(map(id, stack))
+            after = f", {duration(now - work.since)}" if now - work.since > QUIET else ""
+            self.line(": ".join(map(str, stack)) + (f"  {work.text}" if work.text else "") + after + work.left())
+
+    def end(self, work: Work) -> None:
+        super().end(work)
+        self.named.discard(id(work))
+
+    def close(self) -> None:
+        self.closed.set()
+        self.thread.join()
+
+
+class Bars(Screen):
+    """A terminal or a notebook, by rich: a bar for each piece of work, gone when that is done."""
+
+    bars = True
+
+    def __init__(self, console: Any) -> None:
+        super().__init__()
+        self.console = console
+        self.live: Any = None
+
+    def begin(self, work: Work) -> None:
+        super().begin(work)
+        if self.live is None:
+            self.live = _live(self.stack, self.console)
+            self.live.start()
+
+    def end(self, work: Work) -> None:
+        super().end(work)
+        if not self.stack:
+            self.close()
+
+    def line(self, text: str) -> None:
+        self.console.print(text, markup=False, highlight=False, soft_wrap=True)
+
+    def close(self) -> None:
+        if self.live is not None:
+            self.live.stop()
+            self.live = None
+
+
+def _live(stack: list[Work], console: Any) -> Any:
+    from rich.live import Live
+    from rich.progress_bar import ProgressBar
+    from rich.spinner import Spinner
+    from rich.table import Table
+    from rich.text import Text
+
+    spinner = Spinner("dots")
+
+    def draw() -> Table:
+        table = Table.grid(padding=(0, 1))
+        for work in [w for w in stack if time.perf_counter() - w.since > SLOW]:
+            bar = spinner if work.total is None else ProgressBar(total=work.total, completed=work.done, width=20)
+            words = duration(time.perf_counter() - work.since) + work.left() + ("  " if work.text else "") + work.text
+            table.add_row(Text(str(work)), bar, Text(words, overflow="ellipsis", no_wrap=True))
+        return table
+
+    # What is printed to a file in the meantime goes there; what is printed to the terminal, above the bar.
+    catch: dict[str, Any] = {"redirect_stdout": sys.stdout.isatty(), "redirect_stderr": sys.stderr.isatty()}
+    return Live(get_renderable=draw, console=console, transient=True, refresh_per_second=4, **catch)
+
+
+_screen = Screen()
+
+
+@contextmanager
+def shown(on: bool = True) -> Iterator[None]:
+    """Inside, work is shown, on the first rank.  Inside another `shown` nothing changes."""
+    global _screen
+    rank = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))
+    if not on or type(_screen) is not Screen or rank != "0":
+        yield
+        return
+    outside, _screen = _screen, _open()
+    try:
+        yield
+    finally:
+        _screen.close()
+        _screen = outside
+
+
+def _open() -> Screen:
+    try:
+        from rich.console import Console
+    except ImportError:
+        return Lines()
+    console = Console(stderr=True)
+    if console.is_jupyter:
+        from importlib.util import find_spec
+
+        return Bars(console) if find_spec("ipywidgets") else Lines()
+    return Bars(console) if console.is_terminal and not console.is_dumb_terminal else Lines()
+
+
+@contextmanager
+def work(name: str, *, total: int | None = None, done: int = 0) -> Iterator[Work]:
+    """A piece of work, of which `total` parts are to be done."""
+    screen, piece = _screen, Work(name, total, done=done)
+    screen.begin(piece)
+    try:
+        yield piece
+    finally:
+        screen.end(piece)
+
+
+def track(items: Iterable[T], name: str, *, total: int | None = None) -> Iterator[T]:
+    """The items, one after another; each counts when the next is asked for."""
+    count = len(items) if total is None and isinstance(items, Sized) else total
+    with work(name, total=count) as piece:
+        for item in items:
+            yield item
+            piece.advance()
+
+
+def line(text: str) -> None:
+    _screen.line(text)
+
+
+def in_bars() -> bool:
+    """Whether a bar shows what is noted, so that lines need not repeat it."""
+    return _screen.bars

@@ -1,0 +1,90 @@
+"""Work that takes long is seen: bars on a terminal, lines in a log, nothing from a library call."""
+
+import io
+import re
+import time
+from collections.abc import Iterator
+
+import pytest
+from rich.console import Console
+
+from reglet import progress
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second and half a minute, in a test's time."""
+    monkeypatch.setattr(progress, "SLOW", 0.1)
+    monkeypatch.setattr(progress, "QUIET", 0.6)
+
+
+def wait_for(text: str, capsys: pytest.CaptureFixture[str]) -> str:
+    seen, until = "", time.perf_counter() + 10
+    while not re.search(text, seen) and time.perf_counter() < until:
+        time.sleep(0.05)
+        seen += capsys.readouterr().err
+    assert re.search(text, seen), seen
+    return seen
+
+
+def test_a_log_names_what_is_slow_and_is_never_silent(soon: None, capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.shown(), progress.work("quick"):
+        pass
+    assert capsys.readouterr().err == ""
+    with progress.shown(), progress.work("runs", total=4) as runs:
+        runs.advance()
+        with progress.work("t-SNE") as work:
+            wait_for(r"^runs 1/4: t-SNE\n", capsys)
+            work.note("round 2")
+            wait_for(r"runs 1/4: t-SNE  round 2, \d+ s\n", capsys)  # after the silence, though nothing advanced
+        progress.line("one run is there")
+        assert capsys.readouterr().err.endswith("one run is there\n")
+
+
+def test_a_library_call_is_silent(soon: None, capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.work("work"):
+        progress.line("a line")
+        time.sleep(0.3)
+    with progress.shown(False), progress.work("work"):
+        time.sleep(0.3)
+    assert capsys.readouterr().err == ""
+
+
+def test_only_the_first_rank_speaks(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    with progress.shown():
+        progress.line("a line")
+    assert capsys.readouterr().err == ""
+
+
+def test_what_fails_is_not_left_on_the_screen(soon: None, capsys: pytest.CaptureFixture[str]) -> None:
+    def items() -> Iterator[int]:
+        yield 1
+        raise ValueError
+
+    with progress.shown():
+        with pytest.raises(ValueError):
+            list(progress.track(items(), "reading"))
+        time.sleep(0.4)
+    assert "reading" not in capsys.readouterr().err
+    with progress.shown():
+        assert list(progress.track([1, 2], "reading")) == [1, 2]
+
+
+def test_bars_on_a_terminal(soon: None) -> None:
+    console = Console(file=io.StringIO(), force_terminal=True, width=80)
+    screen = progress.Bars(console)
+    work, inner = progress.Work("training", 10), progress.Work("[photo]")
+    screen.begin(work)
+    screen.begin(inner)
+    work.advance(3)
+    work.note("loss[photo] 3")
+    time.sleep(0.6)  # it is drawn four times a second
+    screen.line("above [photo]")
+    screen.end(inner)
+    screen.end(work)
+    drawn = console.file.getvalue()
+    for text in ("training 3/10", "loss[photo] 3", "\n[photo] ", "above [photo]", "left"):
+        assert text in drawn
+    assert drawn.endswith("\x1b[2K")  # nothing of the bars stays
+    assert screen.live is None
