@@ -238,6 +238,26 @@ def patches(draw: Draw) -> Any:
     return blocks.patch_ntxent(draw.tensor("n t d"), draw.tensor("n t d"), **arguments)
 
 
+TWO_PLACES = {
+    "Cosine": {},
+    "L2": {"unit": (True, False)},
+    "CKA": {},
+    "Gram": {"over": ("tokens", "samples")},
+}
+
+
+def two_places(name: str) -> Callable[[Draw], Any]:
+    def call(draw: Draw) -> Any:
+        loss = getattr(blocks, name)(**draw.args(**TWO_PLACES[name]))
+        return loss(draw.tensor("n t d"), draw.tensor("n t d"))
+
+    return call
+
+
+for each in TWO_PLACES:
+    ROWS[f"blocks.{each}"] = two_places(each)
+
+
 # Latents, labels and a classifier -----------------------------------------------------------------------------------
 
 

@@ -1,7 +1,7 @@
 """Regularize what a network represents.
 
 losses   on the embeddings of views: VISReg, SIGReg, SWD, VICReg, Barlow Twins, NT-Xent, SMI
-blocks   on a block's input and output: SIM; on the tokens of two views: patch NT-Xent
+blocks   on a block's input and output: SIM; on the tokens of two places: cosine, L2, CKA, Gram, patch NT-Xent
 groups   quarter turns, flips and scale, on images and on token maps
 methods  equivariance around any method: SER (Equivariant), AugSelf, EquiMod, E-SSL, STL
 attach   read, regularize or rewrite the blocks of any network by name
@@ -22,7 +22,11 @@ if TYPE_CHECKING:
     from reglet.attach import alter as alter
     from reglet.attach import attach as attach
     from reglet.attach.watch import watch as watch
+    from reglet.blocks import CKA as CKA
+    from reglet.blocks import L2 as L2
     from reglet.blocks import SIM as SIM
+    from reglet.blocks import Cosine as Cosine
+    from reglet.blocks import Gram as Gram
     from reglet.blocks import PatchNTXent as PatchNTXent
     from reglet.groups import D4 as D4
     from reglet.groups import Symmetry as Symmetry
@@ -55,7 +59,7 @@ if TYPE_CHECKING:
 _ROOMS = {
     "attach": "alter attach",
     "attach.watch": "watch",
-    "blocks": "SIM PatchNTXent",
+    "blocks": "CKA L2 SIM Cosine Gram PatchNTXent",
     "groups": "D4 Symmetry",
     "latent": "BatchFormer CutMix GaussianNoise LatentDR ManifoldMixup MixStyle Mixup",
     "losses": "SWD BarlowTwinsLoss LeJEPALoss NTXentLoss SIGReg SMILoss SWDLoss VICRegLoss VISReg VISRegLoss",

@@ -110,7 +110,25 @@ def _blocks() -> list[Row]:
         "patch-ntxent-one-way": {"symmetric": False},
     }.items():
         made.append(Row(f"blocks/{name}", partial(_patch_ntxent, options), trains=True))
+    for kind in (reglet.Cosine, reglet.L2, reglet.CKA, reglet.Gram):
+        made.append(Row(f"blocks/{kind.__name__}", partial(_taught, kind), trains=True))
     return made
+
+
+def _taught(kind: Callable[[], nn.Module], device: torch.device) -> Step:
+    """Two blocks compared, and one of them with a frozen teacher's."""
+    net, teacher = _net().to(device), _net().to(device)
+    x = torch.randn(4, 3, 12, 12, generator=seeded()).to(device)
+    own = reglet.attach(net, "0", kind(), to="1", name="own")
+    other = reglet.attach(net, "1", kind(), teacher=teacher, to="0", name="other")
+
+    def step() -> dict[str, Tensor]:
+        net.zero_grad()
+        loss = net(x).square().mean() + own.loss() + other.loss()
+        loss.backward()
+        return {"loss": loss.detach(), "gradient": next(net.parameters()).grad}
+
+    return step
 
 
 def _sim(sim: Callable[[], nn.Module], device: torch.device) -> Step:

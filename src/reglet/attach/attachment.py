@@ -1,6 +1,7 @@
 """`attach`: a loss on the hidden blocks of any network, by name, without touching the network."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from copy import deepcopy
 from typing import Any
 
 import torch
@@ -8,10 +9,14 @@ from torch import nn
 from torch.utils.hooks import RemovableHandle
 
 from reglet.attach.average import AveragedGradients
-from reglet.attach.features import On, OnFeatures, Regularizer
-from reglet.attach.hooks import Hook, owners, refuse_compiled
+from reglet.attach.collect import collect
+from reglet.attach.compare import Projector, of_two_places
+from reglet.attach.features import On, Regularizer, of_one_place
+from reglet.attach.hooks import Hook, owners, recomputing, refuse_compiled
+from reglet.attach.link import Link, Stop, check_stop, links, places
 from reglet.attach.select import Where, matching
-from reglet.attach.tap import PerBlock, Tap, collect
+from reglet.attach.tap import PerBlock, Tap
+from reglet.attach.teacher import Teacher
 from reglet.attach.tokens import Layout
 from reglet.types import BlockLoss, Scalar, Terms, total
 
@@ -20,18 +25,23 @@ MOST_FORWARDS = 64  # of the model between two calls of loss(): then somebody fo
 
 def attach(
     model: nn.Module,
-    where: Where,
+    where: Where | Mapping[str, Where],
     loss: BlockLoss | PerBlock | Regularizer,
     *,
+    to: Where | None = None,
+    teacher: nn.Module | None = None,
+    inputs: str = "",
+    stop: Stop = "to",
+    projector: Projector = "auto",
     on: On | None = None,
     rho: int | float = 1.0,
-    layout: Layout | None = None,
+    layout: Layout | tuple[Layout, Layout] | None = None,
     name: str | None = None,
     example: Any = None,
     allow_unused: bool = False,
 ) -> "Attachment":
-    """Watch the blocks `where` (name, glob, list, class, predicate) and put `loss` on the input and output of each, or,
-    with `on`, on the features of the output.
+    """Watch the blocks `where` (name, glob, list, class, predicate) and put `loss` on the input and output of each; or,
+    with `on`, on the features of the output; or, with `to`, on the outputs of two blocks.
 
         sim = reglet.attach(model, "layer*.*", reglet.SIM(), example=x)
         optimizer = SGD([*model.parameters(), *sim.parameters()], lr=0.1)
@@ -39,8 +49,18 @@ def attach(
         sim.remove()
 
         weak = reglet.attach(model, "blocks.*", reglet.SIGReg(), on="tokens", rho=0.2, layout=Layout(skip_tokens=1))
+        sync = reglet.attach(model, {"from": "blocks.3", "to": "blocks.9"}, reglet.Cosine())
+        repa = reglet.attach(model, "blocks.6", reglet.Cosine(), teacher=net, to="blocks.11", example=x)
 
-    on, rho, layout: for a regularizer of features (n, d), such as VISReg, SIGReg or SWD: see `OnFeatures`.
+    on, rho, layout: for a regularizer of features (n, d), such as VISReg, SIGReg or SWD: see `OnFeatures`; for two
+        places: see `Compare`.  A pair of layouts is that of `where` and that of `to`.
+    to: the blocks that those of `where` are compared with, one by one or all with one.
+    teacher: the network that has the blocks `to`.  It runs in eval mode and without gradients, once for each training
+        forward, with the arguments of the model.  It is neither trained nor saved here, and moves with `.to(device)`.
+    inputs: the part of the model whose arguments the teacher gets, if not the model's own.
+    stop: "to" or "from", the side that gets no gradient; None: both get one.  A loss such as SIM reconstructs the side
+        that is stopped from the other.
+    projector: of the side that learns: "auto", "none", "linear" or "mlp".
     name: a block takes several attachments if their names differ; the class of the loss if not given.
     example: a batch (tensor, tuple of arguments or dict of them) that is run once in eval mode, so that the heads exist
         when this returns.  Otherwise they appear in the first forward in training mode.
@@ -50,19 +70,29 @@ def attach(
     """
     refuse_compiled(model)
     name = type(loss).__name__ if name is None else name
-    if on is not None:
-        loss = OnFeatures(loss, on=on, rho=rho, layout=layout)  # type: ignore[arg-type]
-    elif getattr(loss, "least_views", 2) == 1:  # it would take a block's input and output for two views
-        raise ValueError(f"{name} regularizes features of one place: say on='tokens', 'pooled' or 'class'")
-    elif rho != 1.0 or layout is not None:
-        raise ValueError("rho= and layout= go with on=; a block loss has its own")
-    blocks = matching(model, where)
-    for path, block in blocks.items():
-        if name in owners(block):
+    where, to = places(where, to)
+    taught: list[Tap] = []
+    if to is None:
+        if teacher is not None or inputs or stop != "to" or projector != "auto":
+            raise ValueError("teacher=, inputs=, stop= and projector= go with to=, the place to compare with")
+        loss = of_one_place(loss, name, on=on, rho=rho, layout=layout)
+        taps = [Tap(path, block, loss, position=i) for i, (path, block) in enumerate(matching(model, where).items())]
+        units: Sequence[Tap] | Sequence[Link] = taps
+    else:
+        if teacher is not None:
+            refuse_compiled(teacher)
+        check_stop(stop, teacher=teacher)
+        loss = of_two_places(loss, name, on=on, rho=rho, layout=layout, stop=stop, projector=projector)
+        units, taps, taught = links(model, where, teacher or model, to, loss, stop=stop)
+    for tap in taps:
+        if name in owners(tap.block):
             raise ValueError(
-                f"block {path!r} already has an attachment named {name!r}: remove() that one, or give this one a name="
+                f"block {tap.name!r} already has an attachment named {name!r}: remove() that one, or give this one a "
+                "name="
             )
-    attachment = Attachment(model, blocks, loss, name=name, allow_unused=allow_unused)  # type: ignore[arg-type]
+    frozen = None if teacher is None else Teacher(teacher, taught)
+    fed = matching(model, inputs)[inputs] if frozen is not None else model
+    attachment = Attachment(model, units, taps, loss, name=name, allow_unused=allow_unused, teacher=frozen, fed=fed)
     if example is not None:
         try:
             attachment.build(example)
@@ -73,7 +103,7 @@ def attach(
 
 
 class Attachment(nn.Module):
-    """A block loss on the blocks of one model.  Made by `attach`.
+    """A loss on the blocks of one model.  Made by `attach`.
 
     A module that holds what is trained besides the model: its `state_dict` is what a run saves beside the model's, and
     `.to(device)` moves it.  Neither the model nor its state_dict knows of it.  Where a module that you train
@@ -87,31 +117,37 @@ class Attachment(nn.Module):
     """
 
     _model: nn.Module
+    _fed: nn.Module
     heads: nn.ModuleDict
 
     def __init__(
         self,
         model: nn.Module,
-        blocks: Mapping[str, nn.Module],
+        units: Sequence[Tap] | Sequence[Link],
+        taps: Sequence[Tap],
         loss: BlockLoss | PerBlock,
         *,
         name: str,
         allow_unused: bool,
+        teacher: Teacher | None = None,
+        fed: nn.Module | None = None,
     ) -> None:
         super().__init__()
         self.heads = nn.ModuleDict()
         self.criterion = loss  # registered if it is a module
         self.name, self.averaging = name, True
         self._allow_unused = allow_unused
-        self._taps = [Tap(path, block, loss, position=i) for i, (path, block) in enumerate(blocks.items())]
-        object.__setattr__(self, "_model", model)  # not a child: it would be saved, moved and trained with this one
+        self._units, self._taps, self._teacher = units, taps, teacher
+        # Not children: they would be saved, moved and trained with this one.
+        object.__setattr__(self, "_model", model)
+        object.__setattr__(self, "_fed", model if fed is None else fed)
         self._average = AveragedGradients()
         self._hook()
 
     @property
     def blocks(self) -> list[str]:
-        """Names of the blocks that count in the loss."""
-        return [tap.name for tap in self._taps if not tap.skipped]
+        """Names of the blocks that count in the loss; of two places, "from->to"."""
+        return [unit.name for unit in self._units if not unit.skipped]
 
     def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]:
         """The parameters of the heads, for the optimizer."""
@@ -123,7 +159,7 @@ class Attachment(nn.Module):
         (or summed, if the loss says so).  Zero if they all were in eval mode, or if gradients are off here and there.
         """
         terms = self.terms()
-        return total(terms) if terms else torch.zeros((), device=self._taps[0].device)
+        return total(terms) if terms else torch.zeros((), device=self._units[0].device)
 
     def terms(self) -> Terms:
         """What every block contributes to `loss()`, by name.  Like `loss()`, it starts anew."""
@@ -131,14 +167,14 @@ class Attachment(nn.Module):
         self._average.watch(super().parameters(), on=self.averaging)
         try:
             reduction = self.criterion.reduction if isinstance(self.criterion, PerBlock) else "mean"
-            return collect(self._taps, reduction=reduction, allow_unused=self._allow_unused)
+            return collect(self._units, reduction=reduction, allow_unused=self._allow_unused)
         finally:
             self.clear()
 
     def clear(self) -> None:
         """Forget what was seen since the last `loss()`."""
         self._forwards = 0
-        for tap in self._taps:
+        for tap in self._every_tap:
             tap.clear()
         if isinstance(self.criterion, PerBlock):
             self.criterion.advance()
@@ -150,26 +186,49 @@ class Attachment(nn.Module):
         try:
             for tap in self._taps:
                 tap.building = True
+            self._building = True
             self._model.eval()
             with torch.no_grad(), torch.random.fork_rng(devices=cuda):
                 _call(self._model, example)
+            missing = [unit.name for unit in self._units if not unit.built]
         finally:
+            self._building = False
             for module, mode in modes.items():
                 module.training = mode
             for tap in self._taps:
                 tap.building = False
+            for tap in self._every_tap:
                 tap.clear()
-        missing = [tap.name for tap in self._taps if not tap.built]
         if missing and not self._allow_unused:
             raise RuntimeError(f"the example did not reach {', '.join(missing)}")
         self._adopt_heads()
 
     def remove(self) -> None:
-        """Take every trace off the model."""
+        """Take every trace off the model, and off the teacher."""
         for handle in self._handles:
             handle.remove()
-        for tap in self._taps:
+        for tap in self._every_tap:
             tap.clear()
+
+    @property
+    def _every_tap(self) -> list[Tap]:
+        return [*self._taps, *([] if self._teacher is None else self._teacher.taps)]
+
+    def _apply(self, fn: Any, recurse: bool = True) -> "Attachment":
+        super()._apply(fn, recurse)
+        if self._teacher is not None:  # which must be where the model is
+            self._teacher.network._apply(fn)
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> "Attachment":
+        """A frozen teacher is shared by the copies."""
+        if self._teacher is not None:
+            own = set(self._model.modules())
+            memo.update({id(m): m for m in self._teacher.network.modules() if m not in own})
+        copied = type(self).__new__(type(self))
+        memo[id(self)] = copied
+        copied.__setstate__(deepcopy(self.__getstate__(), memo))
+        return copied
 
     def __getstate__(self) -> dict[str, Any]:
         removed = not any(handle.id in (handle.hooks_dict_ref() or {}) for handle in self._handles)
@@ -191,20 +250,31 @@ class Attachment(nn.Module):
 
     def _hook(self) -> None:
         self._forwards = 0
+        self._building = False
         self._handles: list[RemovableHandle] = []
         if "_forward_pre_hooks" in vars(self._model):  # a copy in the making, of a model that has this inside, has none
             self._handles.append(self._model.register_forward_pre_hook(Hook(self._count, owner="")))
-        for tap in self._taps:
+        for tap in self._every_tap:
             self._handles += _hook(tap, owner=self.name)
+        if self._teacher is not None:
+            if "_forward_pre_hooks" not in vars(self._fed):
+                raise RuntimeError(
+                    "a copy of a model that has its attachment inside cannot run the teacher. Keep the attachment "
+                    "beside the model, in a module that has both"
+                )
+            teach = Hook(self._teach, owner="")
+            self._handles.append(self._fed.register_forward_pre_hook(teach, with_kwargs=True))
 
     def _adopt_heads(self) -> None:
         """The heads that blocks built since the last time become children.  A plain loss is one already."""
-        if isinstance(self.criterion, PerBlock) and len(self.heads) < len(self._taps):
-            self.heads.update({_key(tap.name): tap.head for tap in self._taps if tap.head is not None})
+        if isinstance(self.criterion, PerBlock) and len(self.heads) < len(self._units):
+            for unit in self._units:
+                if unit.built and unit.head is not None:
+                    self.heads[_key(unit.name)] = unit.head
 
     def _require_heads(self) -> None:
         self._adopt_heads()
-        waiting = [tap.name for tap in self._taps if not tap.built]
+        waiting = [unit.name for unit in self._units if not unit.built]
         if waiting:
             raise RuntimeError(
                 f"the heads of {', '.join(waiting)} do not exist yet: they are built in the first forward in training "
@@ -219,8 +289,17 @@ class Attachment(nn.Module):
                 "activations fill the memory. Call loss() in every step, clear() to drop them, or remove()."
             )
 
+    def _teach(self, fed: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if self._teacher is None or recomputing():
+            return
+        if self._building or (fed.training and torch.is_grad_enabled()):
+            self._teacher(*args, **kwargs)
+
 
 def _hook(tap: Tap, *, owner: str) -> list[RemovableHandle]:
+    leave = Hook(lambda _block, _args, output: tap.leave(output), owner=owner)
+    if tap.output_only:
+        return [tap.block.register_forward_hook(leave)]
     source = tap.loss.source(tap.block) if isinstance(tap.loss, PerBlock) else None
     if source is None:
         enter = Hook(lambda _block, args, kwargs: tap.enter(args, kwargs), owner=owner)
@@ -228,7 +307,6 @@ def _hook(tap: Tap, *, owner: str) -> list[RemovableHandle]:
     else:
         enter = Hook(lambda _child, _args, output: tap.enter(output), owner="")
         entry = tap.block.get_submodule(source).register_forward_hook(enter)
-    leave = Hook(lambda _block, _args, output: tap.leave(output), owner=owner)
     return [entry, tap.block.register_forward_hook(leave)]
 
 

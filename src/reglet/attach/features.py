@@ -9,8 +9,9 @@ from torch import Tensor, nn
 from reglet import check
 from reglet.attach.sampling import Sampler
 from reglet.attach.saving import saved_as_they_are
+from reglet.attach.tap import PerBlock
 from reglet.attach.tokens import Layout, tokens_at
-from reglet.types import Scalar
+from reglet.types import BlockLoss, Scalar
 
 On = Literal["tokens", "pooled", "class"]
 Regularizer = Callable[[Float[Tensor, "n d"]], Scalar]
@@ -28,6 +29,7 @@ class OnFeatures(nn.Module):
     """
 
     reduction = "mean"
+    output_only = True
 
     def __init__(self, loss: Regularizer, *, on: On, rho: int | float = 1.0, layout: Layout | None = None) -> None:
         super().__init__()
@@ -38,7 +40,7 @@ class OnFeatures(nn.Module):
     def source(self, block: nn.Module) -> str | None:
         return None
 
-    def build(self, x: Tensor, y: Tensor, *, position: int) -> nn.Module:
+    def build(self, x: Tensor | None, y: Tensor, *, position: int) -> nn.Module:
         return _Reader(self)
 
     def losses(self, heads: Sequence[Any], pairs: Sequence[Float[Tensor, "_ _"]]) -> list[Scalar]:
@@ -50,16 +52,29 @@ class OnFeatures(nn.Module):
     def rows(self, y: Tensor) -> Float[Tensor, "n d"]:
         """The features of one output."""
         if self.on == "class":
-            y = self.layout.batch_first(y)
-            if y.ndim != 3:
-                raise ValueError(f"on='class' takes the first token of a sequence (B, N, C), got {tuple(y.shape)}")
-            return y[:, 0]
+            return self.layout.first_token(y)
         tokens, _ = self.layout.tokens(y)
         if self.on == "pooled":
             return tokens.mean(1)
         if self.sampler.count(tokens.shape[1]) == tokens.shape[1]:
             return tokens.flatten(0, 1)
         return tokens_at(tokens, self.sampler.places(tokens.shape[1], tokens)).flatten(0, 1)
+
+
+def of_one_place(
+    loss: Any, name: str, *, on: On | None, rho: int | float, layout: Layout | tuple[Layout, Layout] | None
+) -> BlockLoss | PerBlock:
+    """The loss of `attach` on one place: of features, or of a block's input and output."""
+    if isinstance(layout, tuple):
+        raise ValueError("two layouts are for two places: this loss is on one, so give one")
+    if on is not None:
+        return OnFeatures(loss, on=on, rho=rho, layout=layout)
+    if getattr(loss, "least_views", 2) == 1:  # it would take a block's input and output for two views
+        raise ValueError(f"{name} regularizes features of one place: say on='tokens', 'pooled' or 'class'")
+    if rho != 1.0 or layout is not None:
+        raise ValueError("rho= and layout= go with on=; a block loss has its own")
+    found: BlockLoss | PerBlock = loss
+    return found
 
 
 class _Reader(nn.Module):
@@ -70,9 +85,6 @@ class _Reader(nn.Module):
     def __init__(self, features: OnFeatures) -> None:
         super().__init__()
         object.__setattr__(self, "features", features)  # not a child: its loss is one of the attachment
-
-    def before(self, x: Tensor) -> None:
-        return None
 
     def after(self, _taken: None, y: Tensor) -> Float[Tensor, "n d"]:
         with saved_as_they_are():

@@ -35,6 +35,13 @@ def matching(model: nn.Module, where: Where) -> dict[str, nn.Module]:
     return {name: every[name] for name in once.values()}
 
 
+def in_order(model: nn.Module, where: Where) -> list[tuple[str, nn.Module]]:
+    """`matching`; of a list, the modules in the order of the list, since it is paired with another."""
+    if isinstance(where, Sequence) and not isinstance(where, str):
+        return [found for one in where for found in matching(model, one).items()]
+    return list(matching(model, where).items())
+
+
 def _wanted(where: Where) -> list[Callable[[str, nn.Module], bool]]:
     if isinstance(where, str):
         return [_Glob(where)]

@@ -1,6 +1,6 @@
 """One block under observation: what its calls leave for the loss."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, runtime_checkable
 
@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from reglet.attach.hooks import recomputing
 from reglet.attach.tensors import first_tensor
-from reglet.precision import no_autocast
-from reglet.types import BlockLoss, Scalar, Terms, WrongKindError
+from reglet.types import BlockLoss, Scalar, WrongKindError
 
 
 @runtime_checkable
@@ -59,14 +58,31 @@ class Whole(nn.Module):
         return self.loss(x, y)
 
 
-class Tap:
-    """Follows the calls of one block.  In training it keeps a pair per call; in eval and under no_grad nothing."""
+class Output(nn.Module):
+    """What a block puts out, copied: the network may overwrite it."""
 
-    def __init__(self, name: str, block: nn.Module, loss: BlockLoss | PerBlock, *, position: int) -> None:
+    def before(self, x: Tensor) -> None:
+        return None
+
+    def after(self, _taken: None, y: Tensor) -> Tensor:
+        return y.clone()
+
+
+class Tap:
+    """Follows the calls of one block.  In training it keeps a pair per call; in eval and under no_grad nothing.
+
+    loss: None keeps the block's outputs, for a loss that compares them with another block's.
+    """
+
+    def __init__(self, name: str, block: nn.Module, loss: BlockLoss | PerBlock | None, *, position: int) -> None:
         self.name, self.block, self.loss, self.position = name, block, loss, position
-        self.head: nn.Module | None = None if isinstance(loss, PerBlock) else Whole(loss)
+        self.output_only = loss is None or getattr(loss, "output_only", False)
+        self.head: nn.Module | None = None
+        if not isinstance(loss, PerBlock):
+            self.head = Output() if loss is None else Whole(loss)
         self.skipped = False
-        self.building = False
+        self.building = False  # follows in eval mode and without gradients too
+        self.told = False  # follows then alone: a block of a teacher
         self.device = torch.device("cpu")
         self.clear()
 
@@ -79,6 +95,11 @@ class Tap:
     @property
     def built(self) -> bool:
         return self.skipped or self.head is not None
+
+    @property
+    def ran(self) -> bool:
+        """Whether a call was kept."""
+        return bool(self.pairs)
 
     def enter(self, *inputs: object) -> None:
         if not self._following():
@@ -93,14 +114,14 @@ class Tap:
                 y = first_tensor(output)
                 self.device = self.device if y is None else y.device
             return
-        if not self.entered:
+        if not self.entered and not self.output_only:
             raise RuntimeError(f"block {self.name!r} returned without its input having been seen")
-        y, taken = self._tensor(output, "output"), self.entered.pop()
+        y, taken = self._tensor(output, "output"), None if self.output_only else self.entered.pop()
         self.device = y.device
         if self.head is None and isinstance(self.loss, PerBlock):
             self.head = self._named(self.loss.build, taken, y.detach(), position=self.position)
             self.skipped = self.head is None
-            taken = None if self.head is None else self._named(self.head.before, taken)
+            taken = None if self.head is None or self.output_only else self._named(self.head.before, taken)
         if self.head is not None:
             if y.requires_grad and not torch.compiler.is_compiling():
                 y.register_hook(partial(_note_freed, self.freed))
@@ -119,7 +140,7 @@ class Tap:
     def _following(self) -> bool:
         if self.skipped or recomputing():
             return False
-        return self.building or (self.block.training and torch.is_grad_enabled())
+        return self.building or (not self.told and self.block.training and torch.is_grad_enabled())
 
     def _tensor(self, value: object, which: str) -> Tensor:
         tensor = first_tensor(value)
@@ -131,65 +152,19 @@ class Tap:
         return tensor
 
     def _named(self, call: Any, *args: Any, **options: Any) -> Any:
-        try:
-            return call(*args, **options)
-        except (ValueError, RuntimeError) as error:
-            if type(error) not in (ValueError, RuntimeError):  # others may not be made of one string
-                raise
-            raise type(error)(f"block {self.name!r}: {error}") from error
+        return naming(self.name, call, *args, **options)
 
 
-def collect(taps: Sequence[Tap], *, reduction: str, allow_unused: bool = False) -> Terms:
-    """What each block contributes to the loss of all calls since the last `collect`, in float32.  Starts anew."""
+def naming(block: str, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
+    """`call(...)`; its errors say which block they are about."""
     try:
-        _check(taps, allow_unused=allow_unused)
-        with no_autocast(torch.empty(0, device=taps[0].device)):
-            values = {name: torch.stack(found).mean() for name, found in _of_calls(taps).items() if found}
-    finally:
-        for tap in taps:
-            tap.clear()
-    weight = 1.0 if reduction == "sum" else 1 / max(1, len(values))
-    return {name: weight * value for name, value in values.items()}
-
-
-def _of_calls(taps: Sequence[Tap]) -> dict[str, list[Scalar]]:
-    """The loss of every call, block by block."""
-    loss = taps[0].loss
-    if not isinstance(loss, PerBlock):
-        return {tap.name: tap.losses() for tap in taps}
-    calls = [(tap, pair) for tap in taps for pair in tap.pairs if tap.head is not None]
-    found: dict[str, list[Scalar]] = {tap.name: [] for tap in taps}
-    for (tap, _), value in zip(calls, loss.losses([t.head for t, _ in calls], [p for _, p in calls]), strict=True):
-        found[tap.name].append(value)
-    return found
+        return call(*args, **options)
+    except (ValueError, RuntimeError) as error:
+        if type(error) not in (ValueError, RuntimeError):  # others may not be made of one string
+            raise
+        raise type(error)(f"block {block!r}: {error}") from error
 
 
 def _note_freed(freed: list[bool], _gradient: Tensor) -> None:
     if not torch._C._autograd._get_current_graph_task_keep_graph():
         freed.append(True)
-
-
-def _check(taps: Sequence[Tap], *, allow_unused: bool) -> None:
-    followed = [tap for tap in taps if not tap.skipped]
-    if not followed:
-        raise RuntimeError("every block that was chosen is left out (match='skip'?): there is nothing to compute")
-    unseen = [tap.name for tap in followed if not (tap.pairs or tap.idle)]
-    if len(unseen) == len(followed):
-        raise RuntimeError(
-            "a loss was asked for, and no block ran since the last one. If the model did run: a model compiled before "
-            "attach() ignores it, and a copy of a model is not attached."
-        )
-    if unseen and not allow_unused:
-        raise RuntimeError(f"did not run: {', '.join(unseen)}. If that is meant, attach(..., allow_unused=True)")
-    freed = [tap.name for tap in followed if tap.pairs and tap.freed]
-    if freed and torch.is_grad_enabled():
-        raise RuntimeError(
-            f"backward() has run and freed the graph of {', '.join(freed)}. Ask for loss() before it and add the two "
-            "losses, or call backward(retain_graph=True) first."
-        )
-    blind = [tap.name for tap in followed if not tap.pairs and "no_grad" in tap.idle]
-    if blind and torch.is_grad_enabled():
-        raise RuntimeError(
-            f"ran in training mode without gradients: {', '.join(blind)}. Under activation checkpointing use "
-            "checkpoint(..., use_reentrant=False); after a forward under no_grad, ask for the loss under no_grad too."
-        )

@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import torch
 import torch.nn.functional as F
@@ -23,11 +23,14 @@ class Layout:
         Say 1 for (B, C, L) of 1-D convolutions, -1 for the (B, H, W, C) of Swin.
     batch_dim: 1 for the (N, B, C) of nn.Transformer and nn.LSTM; channel_dim is counted with the batch in front.
     skip_tokens: so many tokens at the start of a sequence (class token, registers) are left out.
+    grid: of a sequence: "square" if its tokens are the patches of a square image, row by row; "line" if they follow
+        each other.  Asked for only where sequences of different length are compared.
     """
 
     channel_dim: int | None = None
     batch_dim: int = 0
     skip_tokens: int = 0
+    grid: Literal["line", "square"] | None = None
 
     def __post_init__(self) -> None:
         for name in ("channel_dim", "batch_dim", "skip_tokens"):
@@ -36,6 +39,8 @@ class Layout:
                 raise TypeError(f"{name} must be a whole number, got {value!r}")
         if self.skip_tokens < 0:
             raise ValueError(f"skip_tokens cannot be negative, got {self.skip_tokens}")
+        if self.grid not in (None, "line", "square"):
+            raise ValueError(f"grid is 'line' or 'square', got {self.grid!r}")
 
     def tokens(self, x: Float[Tensor, "..."]) -> tuple[Float[Tensor, "b t c"], Grid]:
         """A view (B, N, C), and the grid whose N points the tokens are."""
@@ -47,7 +52,19 @@ class Layout:
             tokens, grid = tokens[:, self.skip_tokens :], (grid[0] - self.skip_tokens,)
         if 0 in tokens.shape:
             raise ValueError(f"no tokens in {tuple(x.shape)} after skip_tokens={self.skip_tokens}")
+        if len(grid) == 1 and self.grid == "square":
+            side = math.isqrt(grid[0])
+            if side * side != grid[0]:
+                raise ValueError(f"grid='square', and {grid[0]} tokens fill no square; skip_tokens= leaves some out")
+            grid = (side, side)
         return tokens, grid
+
+    def first_token(self, x: Float[Tensor, "..."]) -> Float[Tensor, "b c"]:
+        """The class token of a sequence."""
+        x = self.batch_first(x)
+        if x.ndim != 3:
+            raise ValueError(f"on='class' takes the first token of a sequence (B, N, C), got {tuple(x.shape)}")
+        return x[:, 0]
 
     def batch_first(self, x: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
         if x.ndim < 2 or x.ndim > 5:
@@ -112,6 +129,27 @@ def common_grids(x: Grid, y: Grid) -> tuple[Grid, Grid]:
     if points(x) == points(y):  # a map and its row-major sequence
         return (points(x),), (points(y),)
     raise ValueError(f"cannot tell which tokens of a grid {x} belong to which of a grid {y}; choose other blocks")
+
+
+def meeting_grids(a: Grid, b: Grid) -> tuple[Grid, Grid, Grid]:
+    """Both grids with equally many axes, and the one that both are averaged onto: along each axis the fewer points.
+
+    A sequence that meets a map of another size is a map of the same proportions.
+
+    >>> meeting_grids((16, 8), (8, 8))
+    ((16, 8), (8, 8), (8, 8))
+    >>> meeting_grids((256,), (8, 8))
+    ((16, 16), (8, 8), (8, 8))
+    """
+    if len(a) < len(b):
+        b, a, target = meeting_grids(b, a)
+        return a, b, target
+    if len(a) == 2 and len(b) == 1 and points(a) != b[0]:
+        rows = math.isqrt(b[0] * a[0] // a[1])
+        if rows and rows * rows * a[1] == b[0] * a[0]:
+            b = (rows, b[0] // rows)
+    a, b = common_grids(a, b)
+    return a, b, tuple(map(min, a, b))
 
 
 def tokens_at(tokens: Float[Tensor, "b t c"], places: Places) -> Float[Tensor, "b n c"]:

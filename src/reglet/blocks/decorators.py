@@ -24,7 +24,8 @@ from typing import Any, TypeVar
 import torch
 from torch import nn
 
-from reglet.attach.tap import Tap, collect
+from reglet.attach.collect import collect
+from reglet.attach.tap import Tap
 from reglet.blocks.sim import SIM
 from reglet.types import Scalar, total
 

@@ -19,12 +19,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet import check, dist
-from reglet.precision import at_least_float32, no_autocast
+from reglet.blocks.pair import unit
+from reglet.precision import no_autocast
 from reglet.types import Scalar
 
 BLOCK = 1 << 21  # scores at a time: 8 MB
@@ -65,7 +65,7 @@ def patch_ntxent(
     with no_autocast(z):
         tokens = z.shape[1]
         _require_two_images(z, gather=gather)
-        q, k = (_unit(y).flatten(0, 1) for y in (z, target))
+        q, k = (unit(y).flatten(0, 1) for y in (z, target))
         keys, first, everyone = [k], 0, len(q)
         if gather and dist.world_size() > 1:
             keys, first = [dist.concat_over_ranks(k)], _rows_before(len(q), q)
@@ -99,11 +99,6 @@ class PatchNTXent(nn.Module):
             symmetric=self.symmetric,
             gather=self.gather,
         )
-
-
-def _unit(y: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
-    """In float32 at least.  eps as large as float32 wants it: the gradient of a token of zero is 1e6 and not 1e12."""
-    return F.normalize(at_least_float32(y), dim=2, eps=1e-6)
 
 
 def _require_two_images(z: Tensor, *, gather: bool) -> None:

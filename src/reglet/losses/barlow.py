@@ -57,8 +57,6 @@ class BarlowTwinsLoss(OnViews):
     4.0
     """
 
-    least_views = 1  # visreg's variant compares a lone view with itself; the official one asks for two below
-
     def __init__(
         self,
         *,
@@ -73,12 +71,11 @@ class BarlowTwinsLoss(OnViews):
         choice("variant", variant, get_args(Variant))
         positive(eps=eps)
         self.weight, self.eps, self.variant = checked_weight("weight", weight), eps, variant
+        self.least_views = 1 if variant == "visreg" else 2  # that one compares a lone view with itself
 
     def compute_on_ranks(self, z: Tensor | list[Tensor], n_global: int, ranks: Ranks) -> Terms:
         v, views = len(z), separate(z)
         if self.variant == "official":
-            if v < 2:
-                raise ValueError("BarlowTwinsLoss compares views and needs at least 2, got 1")
             compared = list(pairs(v, n_global))
         else:
             compared = [(i, i + 1) for i in range(v - 1)] or [(0, 0)]

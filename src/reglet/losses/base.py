@@ -31,7 +31,7 @@ class OnViews(Scheduled, nn.Module):
     check_finite: raise, naming the view, when an embedding is NaN or infinite.  Costs a device synchronisation.
     """
 
-    least_views: ClassVar[int] = 2
+    least_views: int = 2
     least_samples: ClassVar[int] = 2
     least_features: ClassVar[int] = 1
 
