@@ -40,13 +40,13 @@ def test_example(script: Path, tmp_path: Path) -> None:
 
 def demo(out: Path, said: str) -> None:
     from reglet.data import load
-    from reglet.evaluate.embed import features
+    from reglet.evaluate.extract import extract
     from reglet.export import load_encoder
 
     left = ["card.json", "checkpoint.safetensors", "config.json", "doctor.json", "encoder.safetensors", "metrics.jsonl"]
     assert sorted(path.name for path in out.iterdir()) == [*left, "report.html", "scores.json"]
     encoder, preprocess, _ = load_encoder(out)
-    assert features(encoder, load("digits", split="test"), preprocess).isfinite().all()
+    assert extract(encoder, load("digits", split="test"), preprocess).isfinite().all()
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
     steps = [row for row in rows if "loss" in row]
     assert [row["step"] for row in steps] == [1, 2]

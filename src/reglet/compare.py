@@ -20,7 +20,7 @@ from reglet.engine.build import Parts, build_parts
 from reglet.engine.config import Config
 from reglet.engine.run_folder import CONFIG, RunError, differences, read_config, write_json
 from reglet.engine.settings import FREE
-from reglet.evaluate.embed import features
+from reglet.evaluate.extract import extract
 from reglet.export import ENCODER, load_encoder
 from reglet.probes import knn_probe, knn_votes, linear_probe
 from reglet.runs import Finished, Paired, Run, execute, paired
@@ -168,11 +168,11 @@ def score(folder: Path, parts: Parts, *, robust: bool = True) -> dict[str, float
     """Of the encoder in `folder`, on the data of `parts`: what a probe reads from it, corrupted too, and its rank."""
     encoder, preprocess, card = load_encoder(folder)
     test = parts.images if parts.test is None else parts.test
-    x = features(encoder, test, preprocess)
+    x = extract(encoder, test, preprocess)
     scores = {"rank": rankme(x)}
     if parts.images.labels is None or test.labels is None or parts.test is None:
         return scores
-    known, y = features(encoder, parts.images, preprocess), parts.images.labels
+    known, y = extract(encoder, parts.images, preprocess), parts.images.labels
     if "accuracy" in card["metrics"]:
         scores["accuracy"] = float(card["metrics"]["accuracy"])
     scores["linear"] = linear_probe(known, y, x, test.labels).accuracy

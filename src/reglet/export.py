@@ -5,7 +5,7 @@ The code on the card is run, on the file that was written, before anyone sees it
 
 import json
 import platform
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -23,7 +23,7 @@ from reglet.backbones.vit import ViT
 from reglet.views import Policy, policy
 
 Json = dict[str, Any]
-ENCODER, PROGRAM, CARD = "encoder.safetensors", "encoder.pt2", "card.json"
+ENCODER, HEAD, PROGRAM, CARD = "encoder.safetensors", "head.safetensors", "encoder.pt2", "card.json"
 TOLERANCE = 1e-4  # relative, of float32 features: other libraries fuse other operations
 PACKAGES = ("reglet", "torch", "numpy", "lightning-fabric", "safetensors", "timm", "torchvision", "pillow")
 
@@ -32,10 +32,21 @@ class ExportError(RuntimeError):
     """What was written is not what was trained."""
 
 
-def export(backbone: nn.Module, folder: Path, *, name: str, size: int, in_channels: int, card: Json) -> Json:
+def export(
+    backbone: nn.Module,
+    folder: Path,
+    *,
+    name: str,
+    size: int,
+    in_channels: int,
+    card: Json,
+    head: nn.Linear | None = None,
+    classes: Sequence[str] = (),
+) -> Json:
     """Write encoder.safetensors and card.json to `folder`, and load them back.  Gives the whole card.
 
     name: of the architecture, as `reglet.backbones.build` takes it; `card["model"]` has its options.
+    head: of a classifier, from features to the logits of `classes`; it goes to head.safetensors.
     """
     backbone = backbone.cpu().eval()
     folder.mkdir(parents=True, exist_ok=True)
@@ -50,6 +61,7 @@ def export(backbone: nn.Module, folder: Path, *, name: str, size: int, in_channe
         "load": code,
         "verified": proof,
         "preprocess": prepare_code(size, in_channels),
+        **({} if head is None else {"classifier": _export_head(head, folder, classes)}),
         **card,
         "code": {"name": "reglet", "licence": "MIT"},
         "versions": versions(),
@@ -70,6 +82,30 @@ def load_encoder(folder: Path) -> tuple[nn.Module, Callable[[Tensor], Tensor], J
     return backbone.eval(), preprocessing(about["size"]), card
 
 
+def load_head(folder: Path, card: Json) -> tuple[nn.Linear, list[str]] | None:
+    """The linear classifier beside the encoder in `folder`, and its classes; None where only features were learned."""
+    if "classifier" not in card:
+        return None
+    return linear(load_file(folder / HEAD)).eval(), list(card["classifier"]["classes"])
+
+
+def linear(weights: dict[str, Tensor]) -> nn.Linear:
+    """The layer with these weights."""
+    classes, features = weights["weight"].shape
+    head = nn.Linear(features, classes)
+    head.load_state_dict(weights)
+    return head
+
+
+def of_checkpoint(weights: dict[str, Tensor], part: str) -> dict[str, Tensor]:
+    """Of a run's checkpoint the weights of a part of its method, those of the moving average where there is one."""
+    start = "ema.module." if any(key.startswith("ema.") for key in weights) else "method."
+    while any(key.startswith(start + "method.") for key in weights):  # a wrapper, such as Regularized
+        start += "method."
+    start += f"{part}."
+    return {key.removeprefix(start): value for key, value in weights.items() if key.startswith(start)}
+
+
 def load_weights(backbone: nn.Module, path: Path) -> None:
     """Weights of an encoder.safetensors, or of the run in a directory, into a backbone of the same architecture."""
     file = path / ENCODER if path.is_dir() else path
@@ -77,11 +113,7 @@ def load_weights(backbone: nn.Module, path: Path) -> None:
         raise ExportError(f"there is no encoder at {file}")
     weights = load_file(file)
     if any(key.startswith("method.") for key in weights):  # a checkpoint: what it calls the backbone's own
-        start = "ema.module." if any(key.startswith("ema.") for key in weights) else "method."
-        while any(key.startswith(start + "method.") for key in weights):  # a wrapper, such as Regularized
-            start += "method."
-        start += "backbone.model." if isinstance(backbone, Timm | Adapter) else "backbone."
-        weights = {key.removeprefix(start): value for key, value in weights.items() if key.startswith(start)}
+        weights = of_checkpoint(weights, "backbone.model" if isinstance(backbone, Timm | Adapter) else "backbone")
     try:
         bare(backbone).load_state_dict(weights)
     except RuntimeError as error:
@@ -151,6 +183,21 @@ def _prove(backbone: nn.Module, folder: Path, x: Tensor, *, fresh: Callable[[], 
     torch.export.save(program, folder / PROGRAM)
     again = _run(_program(str(folder / PROGRAM)), "encoder")
     return _program(PROGRAM), _compare(backbone, again, x, by="the code above")
+
+
+def _export_head(head: nn.Linear, folder: Path, classes: Sequence[str]) -> Json:
+    """Written, loaded again by the code that the card has for it, and compared."""
+    head = head.cpu().eval()
+    save_file({key: value.detach().contiguous().clone() for key, value in head.state_dict().items()}, folder / HEAD)
+    (folder / HEAD).chmod(0o644)
+    z = torch.randn(4, head.in_features, generator=torch.Generator().manual_seed(0))
+    proof = _compare(head, _run(head_code(head, file=str(folder / HEAD)), "head"), z, by="the code above")
+    return {"classes": list(classes), "load": head_code(head), "verified": proof}
+
+
+def head_code(head: nn.Linear, *, file: str = HEAD) -> str:
+    """Code without reglet that makes `head`, from features to logits."""
+    return HEAD_CODE.format(features=head.in_features, classes=head.out_features, file=file)
 
 
 def _program(file: str) -> str:
@@ -253,6 +300,14 @@ def read(path):
     box = (left % 1, top % 1, left % 1 + side, top % 1 + side)
     image = image.resize(({size}, {size}), Image.Resampling.BICUBIC, box=box)
     return torch.from_numpy(numpy.array(image)).permute(2, 0, 1)[None]"""
+HEAD_CODE = """\
+from safetensors.torch import load_file
+from torch import nn
+
+head = nn.Linear({features}, {classes})
+head.load_state_dict(load_file({file!r}))
+
+# head(encoder(preprocess(images))).softmax(1) has the probability of each class, in the order of the card"""
 CONVNET = """\
 from safetensors.torch import load_file
 from torch import nn

@@ -32,7 +32,7 @@ from reglet.engine.schedule import learning_rate
 from reglet.engine.settings import Settings
 from reglet.engine.state import State
 from reglet.engine.watch import AtEnd, Classifier, OnlineKNN, Watch, accuracy
-from reglet.export import export, load_weights
+from reglet.export import export, linear, load_weights, of_checkpoint
 from reglet.method import Method, innermost
 from reglet.seeded import seeded
 
@@ -185,7 +185,10 @@ def export_run(out: Path, *, to: Path | None = None) -> Json:
         "metrics": last,
         "data": {**about["data"], "fingerprint": stored["fingerprint"], "licence": config.data_licence},
     }
-    return export(backbone, to or out, name=config.model, size=size, in_channels=in_channels, card=card)
+    head = linear(of_checkpoint(checkpoint.read(out / CHECKPOINT)[0], "head")) if config.command == "train" else None
+    classes = about["data"]["classes"] or ()
+    shape = {"size": size, "in_channels": in_channels}
+    return export(backbone, to or out, name=config.model, **shape, card=card, head=head, classes=classes)
 
 
 @dataclass(frozen=True)

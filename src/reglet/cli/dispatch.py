@@ -16,6 +16,7 @@ COMMANDS = {
     "robust": "robust.robust",
     "doctor": "doctor.doctor",
     "compare": "compare.compare",
+    "predict": "predict.predict",
     "embed": "embed.embed",
     "export": "export.export",
     "report": "report.report",
@@ -30,6 +31,7 @@ reglet: from a folder of images to an encoder
   reglet robust   runs/a                                       under 15 corruptions and 14 perturbations
   reglet doctor   runs/a                                       is it collapsing? a verdict and an exit code
   reglet compare  base=method=vicreg candidate=method=visreg   does it help, by how much, at what cost
+  reglet predict  runs/b images/ out=predictions.csv           the class of every image, by a classifier of train
   reglet embed    run=runs/a data=photos/ out=features.npz     features of every image
   reglet export   run=runs/a out=encoder/                      weights and card, as pretrain leaves them in runs/a
   reglet report   runs/a runs/b                                one HTML page to look at, alone or side by side

@@ -10,7 +10,8 @@ reglet embed run=DIRECTORY data=... out=FILE
   run    directory of a run, or of an exported encoder
   data   as for pretrain: digits, a folder, a .npz, hf/NAME, torchvision/NAME
   split  part of the data, such as test; default: all
-  out    FILE.npz, or FILE.parquet where pyarrow is installed: features, and labels and domain where the data have them
+  out    FILE.csv, FILE.npz, or FILE.parquet where pyarrow is installed: features, and where the data have them the
+         names of files, labels and domain; a file that cannot be read is named and left out
   batch  images at a time (256)
 """
 

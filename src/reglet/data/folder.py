@@ -17,16 +17,19 @@ STRAY = 0.05  # share of the files that may lie elsewhere and be left out, where
 
 
 class FolderFiles:
-    """The image files below `root`, with labels and domains by the folders they are in."""
+    """The image files below `root`, with labels and domains by the folders they are in.
 
-    def __init__(self, root: Path, *, name: str = "") -> None:
+    every: no file is left out; where some lie elsewhere than most do, there are no labels.
+    """
+
+    def __init__(self, root: Path, *, name: str = "", every: bool = False) -> None:
         self.name, self.root = name or root.name, root.resolve()
         index = index_folder(root)
         if not len(index.names):
             raise ValueError(f"{root} has no images: no file ends in {', '.join(sorted(SUFFIXES))}{_instead(root)}")
         _report_odd(root, index.about["odd"])
         self.index = index
-        self.rows, depth = _regular(root, index)
+        self.rows, depth = _regular(root, index, every=every)
         self.known = _known(index, self.rows, depth)
         self.fingerprint = index.digest("folder_of", "lengths")
         lengths = index.arrays["lengths"]
@@ -40,6 +43,30 @@ class FolderFiles:
 
     def open(self, i: int) -> BinaryIO:
         return open_file(self.root / self.file_name(i))
+
+
+class OneFile:
+    """A single image."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.name, self.known = path, path.name, Known()
+        info = path.stat()
+        self.fingerprint = f"{path.name} {info.st_size} {info.st_mtime_ns}"
+        self.lengths = np.array([info.st_size])
+
+    def __len__(self) -> int:
+        return 1
+
+    def file_name(self, i: int) -> str:
+        return self.path.name
+
+    def open(self, i: int) -> BinaryIO:
+        return open_file(self.path)
+
+
+def is_image(path: Path) -> bool:
+    """By its name."""
+    return path.suffix.lower() in SUFFIXES
 
 
 def _instead(root: Path) -> str:
@@ -58,15 +85,15 @@ def _report_odd(root: Path, odd: dict[str, str]) -> None:
         )
 
 
-def _regular(root: Path, index: Index) -> tuple[NDArray[Any] | None, int]:
+def _regular(root: Path, index: Index, *, every: bool) -> tuple[NDArray[Any] | None, int]:
     """The files that lie as deep as most do (None: all), and how deep; -1 where that makes no classes."""
     depths = np.array([folder.count("/") + 1 if folder else 0 for folder in index.about["folders"]], np.int8)
     deep = depths[index.arrays["folder_of"]]
     counts = np.bincount(deep)
     usual = int(counts.argmax())
     strays = np.flatnonzero(deep != usual)
-    if not len(strays):
-        return None, usual
+    if every or not len(strays):
+        return None, -1 if len(strays) else usual
     first = file_name(index, int(strays[0]))
     if usual in (1, 2) and len(strays) <= max(1, STRAY * len(deep)):
         layout = "class/" if usual == 1 else "domain/class/"

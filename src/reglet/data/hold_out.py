@@ -61,9 +61,9 @@ def require_apart(train: Images, test: Images) -> Images:
     return test.part(torch.from_numpy(keep), name="without-copies")
 
 
-def shared(train: Images, test: Images) -> Index:
-    """Of the test images that are compared, those with the content of a training image."""
-    looked = torch.linspace(0, len(test) - 1, min(len(test), COMPARED)).long().unique()
+def shared(train: Images, test: Images, *, most: int = COMPARED) -> Index:
+    """Of the test images that are compared, `most` evenly spread, those with the content of a training image."""
+    looked = torch.linspace(0, len(test) - 1, min(len(test), most)).long().unique()
     candidates = torch.arange(len(train))
     long, long_test = _lengths(train), _lengths(test)
     if long is not None and long_test is not None:  # files of different lengths differ

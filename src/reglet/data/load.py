@@ -34,7 +34,9 @@ class Reading(NamedTuple):
     channels: 0: as the files have them, photographs 3.
     table: a .csv, .tsv, .jsonl or .parquet with the files and their labels.
     workers: threads that decode files; 0: one for each CPU that the process may use.
-    keep: decoded images stay in memory where they fit; for those who see each image once, False.
+    keep: False opens files each time, however few they are.
+    once: each image is seen once and nothing is learned from it, as for features or predictions: none is kept, one is
+        enough, and a blank image stands for each file that cannot be read, however many there are.
     """
 
     size: int = 0
@@ -42,6 +44,7 @@ class Reading(NamedTuple):
     table: str = ""
     workers: int = 0
     keep: bool = True
+    once: bool = False
 
 
 def load(
@@ -53,6 +56,7 @@ def load(
     table: str = "",
     workers: int = 0,
     keep: bool = True,
+    once: bool = False,
 ) -> Images:
     """The images that `spec` names; see `docs/data.md`.
 
@@ -63,7 +67,7 @@ def load(
     >>> len(digits), digits.domains
     (500, ['plain', 'stripes', 'checks', 'clouds'])
     """
-    return _load(spec, split, Reading(size, channels, table, workers, keep))
+    return _load(spec, split, Reading(size, channels, table, workers, keep, once))
 
 
 def load_pair(
@@ -95,7 +99,8 @@ def _load(spec: str, split: str, how: Reading) -> Images:
     from reglet.data.pictures import Pictures
 
     files = _files(spec, split, how)
-    return Pictures(files, size=how.size, channels=how.channels, workers=how.workers, keep=how.keep)
+    given = {"size": how.size, "channels": how.channels, "workers": how.workers}
+    return Pictures(files, **given, keep=how.keep, once=how.once)
 
 
 def _files(spec: str, split: str, how: Reading) -> Files:
@@ -114,7 +119,7 @@ def _files(spec: str, split: str, how: Reading) -> Files:
         name = spec.removeprefix("torchvision/")
         part, found = _part(spec, split, open_torchvision(name))
         return TorchvisionFiles(found, name=name + (f"/{part}" if part else ""))
-    from reglet.data.folder import FolderFiles
+    from reglet.data.folder import FolderFiles, OneFile, is_image
     from reglet.data.shards import ShardFiles, find_shards, shard_splits
 
     path = Path(spec)
@@ -123,7 +128,9 @@ def _files(spec: str, split: str, how: Reading) -> Files:
     if path.is_dir():
         if split and not (path / split).is_dir():
             raise ValueError(f"{path} has no folder {split!r}")
-        return FolderFiles(path / split if split else path)
+        return FolderFiles(path / split if split else path, every=how.once)
+    if path.is_file() and is_image(path):
+        return OneFile(path)
     near = get_close_matches(path.name, [p.name for p in path.parent.iterdir()], n=1) if path.parent.is_dir() else []
     hint = f" Did you mean {path.parent / near[0]}?" if near else ""
     raise ValueError(f"there are no data at {spec!r}.{hint} Data are {', '.join(SOURCES[:-1])} or {SOURCES[-1]}")

@@ -19,7 +19,7 @@ from torch import Tensor
 from reglet.data.decode import Array, Picture, cut, open_picture, to_unit
 from reglet.data.files import Files, readable
 from reglet.data.images import Pixels
-from reglet.data.unreadable import TooManyUnreadableError, Unreadable
+from reglet.data.unreadable import MOST, TooManyUnreadableError, Unreadable
 from reglet.views.crop import Crops
 
 T = TypeVar("T")
@@ -42,14 +42,26 @@ class Pictures:
     channels: 0: those that most files have, 3 for photographs and 1 for 16 bit grey.
     workers: threads that decode; 0: as many as there are CPUs that this process may use.
     keep: False opens files each time, however few they are.
+    once: each image is seen once and nothing is learned from it: none is kept, one is enough, and a blank image stands
+        for each file that cannot be read, however many there are.
     """
 
-    def __init__(self, files: Files, *, size: int = 0, channels: int = 0, workers: int = 0, keep: bool = True) -> None:
-        if len(files) < FEWEST:
+    def __init__(
+        self,
+        files: Files,
+        *,
+        size: int = 0,
+        channels: int = 0,
+        workers: int = 0,
+        keep: bool = True,
+        once: bool = False,
+    ) -> None:
+        if len(files) < FEWEST and not once:
             raise ValueError(f"{files.name} has {len(files)} images, at least {FEWEST} are needed")
         self.files, self.name = files, files.name
         self.rows: NDArray[np.int64] = np.arange(len(files))  # of `files`
-        self.unreadable = Unreadable(len(files), where=files.name)
+        self.unreadable = Unreadable(len(files), where=files.name, most=1.0 if once else MOST)
+        self.once = once
         self.pool = ThreadPoolExecutor(workers or available_cpus(), thread_name_prefix="reglet-decode")
         seen = self._sample()
         self.size = size or min(LARGEST, sorted(min(p.height, p.width) for p in seen)[len(seen) // 2])
@@ -58,7 +70,7 @@ class Pictures:
         self.labels, self.classes, self.domain, self.domains = files.known
         self.fingerprint = _digest(files.fingerprint, self.size, self.channels, self.deep)
         self._groups: NDArray[np.int64] | None = None
-        self._kept = self._keep() if keep and self._fits(seen) else None
+        self._kept = self._keep() if keep and not once and self._fits(seen) else None
         self._stacked = _stacked(self._kept)
         if self._stacked is not None and self._kept is not None:  # one copy
             fine = zip(self._kept, self._stacked, strict=True)
@@ -149,8 +161,14 @@ class Pictures:
             def read(j: int) -> list[Array]:
                 return self._read(j, lambda height, width: want(k, j, height, width))
 
-            for where, values in zip(out, self._readable(int(index[k]), read), strict=True):
-                where[k] = values
+            try:
+                for where, values in zip(out, self._readable(int(index[k]), read), strict=True):
+                    where[k] = values
+            except NoneReadableError:
+                if not self.once:
+                    raise
+                for where in out:
+                    where[k] = 0
 
         list(self.pool.map(fill, range(len(index))))
         return [_tensor(values) for values in out]
@@ -195,10 +213,12 @@ class Pictures:
                 raise
             except Exception as error:  # whatever a broken file makes a decoder raise
                 self._note(int(self.rows[j]), error)
-        raise ValueError(f"of the class and domain of {self.names(torch.tensor([i]))[0]} no image can be read")
+        raise NoneReadableError(f"of the class and domain of {self.names(torch.tensor([i]))[0]} no image can be read")
 
     def _stand_ins(self, i: int) -> Iterator[int]:
         yield i
+        if self.once:
+            return
         if self._groups is None:
             label, domain = (torch.zeros(len(self)) if x is None else x for x in (self.labels, self.domain))
             self._groups = (label * (1 + domain.max()) + domain).long().numpy()
@@ -221,7 +241,7 @@ class Pictures:
             except Exception as error:
                 self._note(row, error)
         if not found:
-            self.unreadable.require_few()
+            raise ValueError(f"no file of {self.name} can be read: {self.unreadable.first}")
         return found
 
     def _fits(self, seen: Sequence[Picture]) -> bool:
@@ -247,13 +267,17 @@ class Pictures:
         return list(self.pool.map(whole, range(len(self.files))))
 
     def _warn(self) -> None:
-        if broken := self.unreadable.reasons:
+        if (broken := self.unreadable.reasons) and not self.once:
             listed = ", ".join(list(broken)[:5]) + (", ..." if len(broken) > 5 else "")
             warnings.warn(
                 f"{len(broken)} of {len(self.files)} images in {self.name} cannot be read; others of their class stand "
                 f"for them: {listed}",
                 stacklevel=3,
             )
+
+
+class NoneReadableError(ValueError):
+    """Neither the file nor one that could stand for it."""
 
 
 class _Cut(NamedTuple):

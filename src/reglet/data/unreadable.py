@@ -11,11 +11,11 @@ MOST = 0.01  # share of the files
 class Unreadable:
     """name -> reason.  `of`: how many files there are in all.
 
-    One broken file never stops a run; more than MOST of them do, because then something else is wrong.
+    One broken file never stops a run; more than the share `most` of them do, because then something else is wrong.
     """
 
-    def __init__(self, of: int, *, where: str) -> None:
-        self.of, self.where = of, where
+    def __init__(self, of: int, *, where: str, most: float = MOST) -> None:
+        self.of, self.where, self.most = of, where, most
         self.reasons: dict[str, str] = {}
         self._path: Path | None = None
         self._written: set[str] = set()
@@ -32,12 +32,16 @@ class Unreadable:
         self.require_few()
 
     def require_few(self) -> None:
-        if len(self.reasons) > max(1, MOST * self.of):
-            name, reason = next(iter(self.reasons.items()))
+        if len(self.reasons) > max(1, self.most * self.of):
             raise TooManyUnreadableError(
                 f"{len(self.reasons)} of the {self.of} files in {self.where} cannot be read, which is more than "
-                f"{MOST:.0%}. The first is {name} ({reason})"
+                f"{self.most:.0%}. The first is {self.first}"
             )
+
+    @property
+    def first(self) -> str:
+        """In words, with the reason."""
+        return next((f"{name} ({reason})" for name, reason in self.reasons.items()), "none")
 
     def write_to(self, path: Path) -> None:
         """From now on a line of JSON for each file in `path`, which may have some from before."""

@@ -20,7 +20,7 @@ from reglet.engine.config import Config
 from reglet.engine.feed import ViewPolicy
 from reglet.engine.order import VIEWS, generator
 from reglet.engine.run_folder import CHECKPOINT, CONFIG, RunError, read_run, write_json
-from reglet.evaluate.embed import features
+from reglet.evaluate.extract import extract
 from reglet.export import CARD, load_encoder
 from reglet.losses.base import OnViews
 from reglet.losses.slices import Slices
@@ -45,7 +45,7 @@ def examine(run: Path, *, data: str = "", images: int = 1000, seed: int = 0) -> 
             parts.method,
             chosen,
             parts.policy,
-            features=features(_Encoder(encoder), chosen, parts.preprocess),
+            features=extract(_Encoder(encoder), chosen, parts.preprocess, finite=False),
             batch=config.batch,
             norm_batch=_norm_batch(config),
             seed=seed,
@@ -58,7 +58,7 @@ def examine(run: Path, *, data: str = "", images: int = 1000, seed: int = 0) -> 
             raise RunError(f"{run} is an exported encoder, without its data: give data=")
         backbone, preprocess, card = load_encoder(run)
         chosen = _some(load(data, size=card["architecture"]["size"]), images, seed)
-        found = Symptoms(features(backbone, chosen, preprocess))
+        found = Symptoms(extract(backbone, chosen, preprocess, finite=False))
     else:
         raise RunError(f"{run} is no directory of a run or of an exported encoder: no {CONFIG} and no {CARD}")
     verdict = diagnose(found)

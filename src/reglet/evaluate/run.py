@@ -71,7 +71,7 @@ def open_encoder(run: Path) -> tuple[nn.Module, Callable[[Tensor], Tensor], Json
         raise RunError(f"{run / CARD} is no card of an encoder: it has no {error}") from error
 
 
-def reading(card: Json) -> dict[str, int]:
+def reading(card: Json) -> Json:
     """How images are read for the encoder of this card."""
     return {"size": card["architecture"]["size"], "channels": card["architecture"]["in_channels"]}
 
