@@ -5,7 +5,7 @@ looked at only where that is free: reading them from an accelerator would make e
 """
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from numbers import Integral, Real
 
 import torch
@@ -42,6 +42,20 @@ def below_one(**values: object) -> None:
             raise ValueError(f"{name} must be a number in [0, 1), got {value}")
 
 
+def between(low: int | float, high: int | float, /, **values: object) -> None:
+    for name, value in values.items():
+        if not low <= _real(name, value, f"a number from {low:g} to {high:g}") <= high:
+            raise ValueError(f"{name} must be a number from {low:g} to {high:g}, got {value}")
+
+
+def interval(name: str, value: object, *, low: int | float = 0, high: int | float = math.inf) -> None:
+    """low < a <= b <= high, and b finite."""
+    expected = f"a range (a, b) with {low:g} < a <= b{f' <= {high:g}' if high < math.inf else ''}"
+    a, b = (_real(name, each, expected) for each in _two(name, value, expected))
+    if not low < a <= b <= high:
+        raise ValueError(f"{name} must be {expected}, got {value}")
+
+
 def whole(least: int, /, **values: object) -> None:
     """Whole numbers of at least `least`."""
     for name, value in values.items():
@@ -49,6 +63,29 @@ def whole(least: int, /, **values: object) -> None:
             raise TypeError(f"{name} must be a whole number of at least {least}, got {_shown(value)}")
         if value < least:
             raise ValueError(f"{name} must be a whole number of at least {least}, got {value}")
+
+
+def odd(**values: object) -> None:
+    """Of windows, which have a middle."""
+    whole(1, **values)
+    for name, value in values.items():
+        if isinstance(value, Integral) and value % 2 == 0:
+            raise ValueError(f"{name} must be an odd number, got {value}")
+
+
+def grid(**values: object) -> None:
+    """(rows, columns)."""
+    for name, value in values.items():
+        for side in _two(name, value, "two whole numbers (rows, columns)"):
+            whole(1, **{name: side})
+
+
+def numbers(name: str, values: object, *, each: Callable[..., None] = finite) -> None:
+    """One or more numbers, of which `each` holds."""
+    if not isinstance(values, tuple | list) or not values:
+        raise TypeError(f"{name} must be a sequence of numbers, got {_shown(values)}")
+    for value in values:
+        each(**{name: value})
 
 
 def flag(**values: object) -> None:
@@ -62,16 +99,55 @@ def choice(name: str, value: object, known: Iterable[str]) -> None:
         raise ValueError(f"{name} must be one of {', '.join(known)}; got {value!r}")
 
 
-def tensor(name: str, x: object, *shape: int | None) -> None:
+def floating(**values: object) -> None:
+    """Tensors of floating-point numbers, of any shape."""
+    for name, x in values.items():
+        if not isinstance(x, Tensor) or not x.is_floating_point():
+            got = x.dtype if isinstance(x, Tensor) else _shown(x)
+            raise TypeError(f"{name} must be a floating-point tensor, got {got}")
+
+
+def tensor(name: str, x: object, *shape: int | None, floating: bool = True) -> None:
     """A floating-point tensor of that shape, which is not empty.  None: any size there; -1, last: any further axes."""
     more, shape = shape[-1:] == (-1,), tuple(size for size in shape if size != -1)
-    expected = f"a floating-point tensor ({', '.join('_' if size is None else str(size) for size in shape)}"
-    expected += ", ...)" if more else ")"
-    if not isinstance(x, Tensor) or not x.is_floating_point():
+    expected = "a floating-point tensor" if floating else "a tensor"
+    expected += f" ({', '.join('_' if size is None else str(size) for size in shape)}{', ...' if more else ''})"
+    if not isinstance(x, Tensor) or (floating and not x.is_floating_point()):
         raise TypeError(f"{name} must be {expected}, got {x.dtype if isinstance(x, Tensor) else _shown(x)}")
     fits = x.ndim >= len(shape) if more else x.ndim == len(shape)
     if not fits or any(size not in (None, got) for size, got in zip(shape, x.shape, strict=False)) or not x.numel():
         raise ValueError(f"{name} must be {expected} and not empty, got shape {tuple(x.shape)}")
+
+
+def tensors(axes: Sequence[str], **given: object) -> None:
+    """Floating-point tensors, each with its axes by letters: `tensors(["v n d", "k d"], z=z, directions=w)`.
+
+    A letter is the same size wherever it stands.
+    """
+    sizes: dict[str, int] = {}
+    for letters, (name, x) in zip((part.split() for part in axes), given.items(), strict=True):
+        tensor(name, x, *(sizes.get(letter) for letter in letters))
+        sizes.update(zip(letters, x.shape, strict=True))  # type: ignore[attr-defined]
+
+
+def images(x: object, *, channels: tuple[int, ...] | None = None, floating: bool = True) -> None:
+    """(n, c, h, w), not empty, floating point in [0, 1] or, where that is not asked for, uint8 in 0..255."""
+    if not isinstance(x, Tensor) or not (x.is_floating_point() or (x.dtype == torch.uint8 and not floating)):
+        got = x.dtype if isinstance(x, Tensor) else _shown(x)
+        raise TypeError(f"images are floating point in [0, 1]{'' if floating else ' or uint8 in 0..255'}, got {got}")
+    if x.ndim != 4 or 0 in x.shape[1:]:
+        raise ValueError(f"images are (n, c, h, w) and not empty, got shape {tuple(x.shape)}")
+    if channels is not None and x.shape[1] not in channels:
+        raise ValueError(f"expected {' or '.join(map(str, channels))} channels, got {x.shape[1]}")
+
+
+def one_each(x: Tensor, **values: object) -> None:
+    """One value, or one row of values, for each sample."""
+    for name, value in values.items():
+        if not isinstance(value, Tensor) or not value.ndim:
+            raise TypeError(f"{name} must be a tensor with one value or row for each sample, got {_shown(value)}")
+        if len(value) != len(x):
+            raise ValueError(f"{name} was drawn for a batch of {len(value)}, got one of {len(x)}")
 
 
 def labels(y: object, *, n: int, classes: int, soft: bool = True) -> None:
@@ -122,6 +198,12 @@ def _real(name: str, value: object, expected: str) -> float:
     if not math.isfinite(value):
         raise ValueError(f"{name} must be {expected}, got {value}")
     return float(value)
+
+
+def _two(name: str, value: object, expected: str) -> Sequence[object]:
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        raise TypeError(f"{name} must be {expected}, got {_shown(value)}")
+    return value
 
 
 def _shown(value: object) -> str:

@@ -7,6 +7,7 @@ Autocast alone is not enough: it leaves a bfloat16 input in bfloat16.  The cast 
 autocast a product of two float32 matrices is computed in half precision.
 """
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
@@ -16,6 +17,13 @@ from torch import Tensor
 def at_least_float32(x: Tensor) -> Tensor:
     """Floating-point numbers of fewer than 32 bits as float32; any other tensor as it is."""
     return x.float() if x.is_floating_point() and x.dtype.itemsize < 4 else x
+
+
+def of_one_dtype(tensors: Sequence[Tensor]) -> list[Tensor]:
+    """float32 at least, and the widest of them where they differ."""
+    wide = [at_least_float32(x) for x in tensors]
+    widest = torch.float64 if any(x.dtype == torch.float64 for x in wide) else wide[0].dtype
+    return [x.to(widest) for x in wide]
 
 
 def no_autocast(x: Tensor) -> AbstractContextManager[object]:

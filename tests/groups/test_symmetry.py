@@ -129,9 +129,9 @@ def test_same_draw_same_result() -> None:
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match="33 x 32 are not made of patches of 4 x 4"):
         Symmetry().fitted((33, 32), patch=4)
-    with pytest.raises(ValueError, match=r"area is a range \(a, b\) with 0 < a <= b, got \(1.3, 0.7\)"):
+    with pytest.raises(ValueError, match=r"area must be a range \(a, b\) with 0 < a <= b, got \(1.3, 0.7\)"):
         Symmetry(area=(1.3, 0.7))
-    with pytest.raises(ValueError, match="grid and patch are positive"):
+    with pytest.raises(ValueError, match="grid must be a whole number of at least 1, got 0"):
         Symmetry(grid=(0, 4))
-    with pytest.raises(ValueError, match=r"two positive numbers, got \(0, 3\)"):
+    with pytest.raises(ValueError, match="size must be a whole number of at least 1, got 0"):
         resize(torch.zeros(1, 1, 2, 2), (0, 3))

@@ -115,7 +115,7 @@ def test_own_slices_differ_between_ranks(monkeypatch: pytest.MonkeyPatch) -> Non
 
 @pytest.mark.parametrize("count", [0, -3])
 def test_at_least_one(count: int) -> None:
-    with pytest.raises(ValueError, match=f"slices must be at least 1, got {count}"):
+    with pytest.raises(ValueError, match=f"slices must be a whole number of at least 1, got {count}"):
         Slices(count, shared=True)
 
 

@@ -15,6 +15,7 @@ gradient of a scalar is known as soon as the scalar is: so the scores of a few a
 make room for those of the next anchors.  Never more than `block` scores exist, and each is computed once.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -27,6 +28,7 @@ from reglet.blocks.pair import unit
 from reglet.precision import no_autocast
 from reglet.types import Scalar
 
+LEAST = 1e-6  # temperature: float32 tells no scores apart that differ by less
 BLOCK = 1 << 21  # scores at a time: 8 MB
 
 
@@ -50,9 +52,11 @@ def patch_ntxent(
     >>> round(patch_ntxent(torch.ones(3, 4, 8), torch.ones(3, 4, 8)).item(), 4)  # log(1 + 2 (n - 1) t)
     2.8332
     """
-    check.positive(temperature=temperature)
+    check.between(LEAST, math.inf, temperature=temperature)
     check.whole(1, block=block)
-    if z.ndim != 3 or z.shape != target.shape:
+    check.flag(intra=intra, symmetric=symmetric, gather=gather)
+    check.floating(z=z, target=target)
+    if z.ndim != 3 or z.shape != target.shape:  # a rank may have no images
         raise ValueError(
             f"z and target are tokens (n, t, d), place by place; got {tuple(z.shape)} and {tuple(target.shape)}"
         )
@@ -65,7 +69,7 @@ def patch_ntxent(
     with no_autocast(z):
         tokens = z.shape[1]
         _require_two_images(z, gather=gather)
-        q, k = (unit(y).flatten(0, 1) for y in (z, target))
+        q, k = (unit(y.to(torch.promote_types(z.dtype, target.dtype))).flatten(0, 1) for y in (z, target))
         keys, first, everyone = [k], 0, len(q)
         if gather and dist.world_size() > 1:
             keys, first = [dist.concat_over_ranks(k)], _rows_before(len(q), q)
@@ -83,7 +87,7 @@ class PatchNTXent(nn.Module):
         self, *, temperature: float = 0.3, intra: bool = True, symmetric: bool = True, gather: bool = False
     ) -> None:
         super().__init__()
-        check.positive(temperature=temperature)
+        check.between(LEAST, math.inf, temperature=temperature)
         check.flag(intra=intra, symmetric=symmetric, gather=gather)
         self.temperature, self.intra, self.symmetric, self.gather = temperature, intra, symmetric, gather
 

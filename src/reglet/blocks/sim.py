@@ -151,10 +151,13 @@ class SIM(nn.Module):
 
     def forward(self, x: Tensor, y: Tensor) -> Scalar:
         """The loss of a single block.  The head is built by the first call, and places are drawn anew in each."""
+        check.tensor("x", x, None, None, -1)
+        check.tensor("y", y, None, None, -1)
         if self.head is None:
             self.head = self.build(x, y, position=0)
         if self.head is None:
             raise ValueError(f"match='skip', and {tuple(x.shape)} and {tuple(y.shape)} differ in channels")
         value: Scalar = self.head(self.head.after(self.head.before(x), y))
         self.advance()
+        check.no_overflow("SIM", {self.loss: value}, x, y)
         return value

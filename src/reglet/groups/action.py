@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Int64, Shaped
 from torch import Tensor
 
+from reglet import check
 from reglet.constants import kept_on_device
 from reglet.groups.d4 import D4
 
@@ -21,6 +22,7 @@ def act(x: Shaped[Tensor, "n c h w"], g: D4) -> Shaped[Tensor, "n c h2 w2"]:
     On a grid that is not square, quarter turns exchange height and width: then all elements turn by an odd number of
     quarters, or all by an even one.
     """
+    check.tensor("x", x, None, None, None, None, floating=False)
     _, c, h, w = x.shape
     places = _places(g, x, grid=(h, w))
     out = x.flatten(2).gather(2, places[:, None].expand(-1, c, -1))
@@ -29,6 +31,8 @@ def act(x: Shaped[Tensor, "n c h w"], g: D4) -> Shaped[Tensor, "n c h2 w2"]:
 
 def act_on_tokens(y: Shaped[Tensor, "n t d"], g: D4, *, grid: Grid) -> Shaped[Tensor, "n t d"]:
     """g y for tokens that fill `grid` row by row; the result fills `grid_after(g, grid)`."""
+    check.tensor("y", y, None, None, None, floating=False)
+    check.grid(grid=grid)
     _, t, d = y.shape
     if t != grid[0] * grid[1]:
         raise ValueError(f"a grid of {grid[0]} x {grid[1]} has {grid[0] * grid[1]} tokens, got {t}")

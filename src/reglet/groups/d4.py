@@ -28,10 +28,15 @@ class D4:
     _sent: dict[torch.device, Tensor] = field(default_factory=dict, init=False, repr=False)
 
     def __post_init__(self) -> None:
+        for name, dtype in (("turn", torch.int64), ("flip", torch.bool)):
+            got = getattr(self, name)
+            if not isinstance(got, Tensor) or got.dtype != dtype:
+                raise TypeError(f"{name} must be a tensor of {dtype}, got {getattr(got, 'dtype', type(got).__name__)}")
+        if self.turn.ndim != 1 or self.turn.shape != self.flip.shape:
+            got = f"{tuple(self.turn.shape)} and {tuple(self.flip.shape)}"
+            raise ValueError(f"one turn and one flip for each element, got shapes {got}")
         object.__setattr__(self, "turn", self.turn.cpu())
         object.__setattr__(self, "flip", self.flip.cpu())
-        if self.turn.shape != self.flip.shape:
-            raise ValueError(f"one turn and one flip for each element, got {len(self.turn)} and {len(self.flip)}")
         if bool(((self.turn < 0) | (self.turn > 3)).any()):
             raise ValueError(f"turns are 0 to 3 quarters, got {self.turn.tolist()}")
 

@@ -8,20 +8,23 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet import check
 from reglet.groups.action import Grid
 
 
 def resize(x: Float[Tensor, "n c h w"], size: Grid, *, antialias: bool = False) -> Float[Tensor, "n c h2 w2"]:
     """Bicubic, the same for images and maps, and as in SER without antialiasing."""
-    if min(size) < 1:
-        raise ValueError(f"a size is two positive numbers, got {size}")
-    if tuple(x.shape[2:]) == size:
+    check.tensor("x", x, None, None, None, None)
+    check.grid(size=size)
+    if tuple(x.shape[2:]) == tuple(size):
         return x
     return F.interpolate(x, size=size, mode="bicubic", align_corners=False, antialias=antialias)
 
 
 def resize_tokens(y: Float[Tensor, "n t d"], *, grid: Grid, to: Grid) -> Float[Tensor, "n t2 d"]:
     """`resize` of tokens that fill `grid` row by row."""
-    if grid == to:
+    check.grid(grid=grid, to=to)
+    check.tensor("y", y, None, grid[0] * grid[1], None)
+    if tuple(grid) == tuple(to):
         return y
     return resize(y.transpose(1, 2).unflatten(2, grid), to).flatten(2).transpose(1, 2)

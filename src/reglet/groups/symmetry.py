@@ -19,6 +19,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet import check
 from reglet.groups.action import Grid, act, act_on_tokens, grid_after
 from reglet.groups.d4 import D4
 from reglet.groups.resize import resize, resize_tokens
@@ -78,11 +79,12 @@ class Symmetry:
     patch: int = 16
 
     def __post_init__(self) -> None:
-        for name, value in (("area", self.area), ("ratio", self.ratio)):
-            if value is not None and not 0 < value[0] <= value[1] < math.inf:
-                raise ValueError(f"{name} is a range (a, b) with 0 < a <= b, got {value}")
-        if min(*self.grid, self.patch) < 1:
-            raise ValueError(f"grid and patch are positive, got {self.grid} and {self.patch}")
+        check.flag(turns=self.turns, flips=self.flips, complement=self.complement)
+        if self.area is not None:
+            check.interval("area", self.area)
+        check.interval("ratio", self.ratio)
+        check.grid(grid=self.grid)
+        check.whole(1, patch=self.patch)
 
     def fitted(self, size: Grid, *, patch: int) -> "Symmetry":
         """The same for images of `size` pixels, cut into patches."""
@@ -91,6 +93,7 @@ class Symmetry:
         return replace(self, grid=(size[0] // patch, size[1] // patch), patch=patch)
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> Element:
+        check.whole(1, n=n)
         u = torch.rand(2, n, generator=generator, device="cpu")
         k, grid = int(torch.randint(4, (), generator=generator, device="cpu")), self._grid(generator)
         turn = (4 * u[0]).long().clamp(max=3)

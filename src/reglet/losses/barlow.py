@@ -19,6 +19,7 @@ from reglet.check import choice, positive
 from reglet.dist import Group, Ranks
 from reglet.losses.base import OnViews, pairs, separate
 from reglet.losses.cross_moments import Pairs, cross_moments
+from reglet.losses.formula import formula
 from reglet.losses.shortcut import whole
 from reglet.schedules import Weight, checked_weight
 from reglet.types import Scalar, Terms
@@ -26,10 +27,13 @@ from reglet.types import Scalar, Terms
 Variant = Literal["official", "visreg"]
 
 
+@formula("n d", "n d")
 def barlow_twins(
     z0: Float[Tensor, "n d"], z1: Float[Tensor, "n d"], *, eps: float = 1e-5, variant: Variant = "official"
 ) -> tuple[Scalar, Scalar]:
     """sum_i (C_ii - 1)^2 and sum_{i != j} C_ij^2, unweighted."""
+    choice("variant", variant, get_args(Variant))
+    positive(eps=eps)
     return _mean_over_pairs([z0, z1], [(0, 1)], Ranks((len(z0),)), eps, variant)
 
 

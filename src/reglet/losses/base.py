@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from reglet.check import no_overflow
 from reglet.dist import Group, Ranks, agree, concat_over_ranks
-from reglet.precision import at_least_float32, no_autocast
+from reglet.precision import at_least_float32, no_autocast, of_one_dtype
 from reglet.schedules import Scheduled
 from reglet.types import Scalar, Terms, total
 
@@ -52,7 +52,7 @@ class OnViews(Scheduled, nn.Module):
                 agree(error, group=self.group)  # raises on every rank
             raise
         with no_autocast(z[0]):
-            z = _of_one_dtype(z)
+            z = at_least_float32(z) if isinstance(z, Tensor) else of_one_dtype(z)
             ranks = self._ranks(z)
             self._require_least(z, ranks)  # of the whole batch: a rank may hold one sample, and all ranks must agree
             terms = self.compute_on_ranks(z, n_global, ranks)
@@ -133,15 +133,6 @@ def checked(name: str, *views: Views) -> Tensor | list[Tensor]:
 def separate(z: Tensor | list[Tensor]) -> list[Tensor]:
     """One (n, d) tensor a view.  By unbind, whose gradient is one stack; that of z[i] is as large as all views."""
     return list(z.unbind()) if isinstance(z, Tensor) else z
-
-
-def _of_one_dtype(z: Tensor | list[Tensor]) -> Tensor | list[Tensor]:
-    """float32 at least; and the widest of them where views differ."""
-    if isinstance(z, Tensor):
-        return at_least_float32(z)
-    wide = [at_least_float32(view) for view in z]
-    widest = torch.float64 if any(view.dtype == torch.float64 for view in wide) else wide[0].dtype
-    return [view.to(widest) for view in wide]
 
 
 def require_finite(z: Iterable[Float[Tensor, "n d"]]) -> None:

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet import check
 from reglet.types import Scalar
 
 
@@ -24,10 +25,8 @@ class EppsPulley:
     t_max: float = 3.0
 
     def __post_init__(self) -> None:
-        if self.knots < 2 or not 0 < self.t_max < math.inf:
-            raise ValueError(
-                f"SIGReg needs at least 2 knots and a positive t_max, got knots={self.knots}, t_max={self.t_max}"
-            )
+        check.whole(2, knots=self.knots)
+        check.positive(t_max=self.t_max)
 
     @property
     def dt(self) -> float:

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet import check
 from reglet.losses.base import OnViews
 from reglet.losses.fused import fused
 from reglet.losses.slices import Slices
@@ -61,8 +62,7 @@ class WithInvariance(OnViews):
 
 
 def _fraction(lam: float) -> float:
-    if not 0 <= lam <= 1:
-        raise ValueError(f"lam weighs regularizer against invariance and must lie in [0, 1], got {lam}")
+    check.between(0, 1, lam=lam)
     return lam
 
 

@@ -13,21 +13,24 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from reglet.check import positive
+from reglet import check
 from reglet.dist import Group, Ranks
 from reglet.losses.base import OnViews, pairs, separate
+from reglet.losses.formula import formula
 from reglet.losses.ntxent_kernel import LEAST_TEMPERATURE, ntxent_kernel
 from reglet.losses.product import product
 from reglet.losses.shortcut import shortcut
 from reglet.types import Scalar, Terms
 
 
+@formula("n d", "n d")
 def ntxent(z0: Float[Tensor, "n d"], z1: Float[Tensor, "n d"], *, temperature: float = 0.5) -> Scalar:
     """mean_i log(1 + sum_{k != i,j} exp(s_ik - s_ij)), which is eq. 1.
 
     This form keeps the digits of its gradient when the positive wins by far.  The gradient of a cross-entropy is
     p_j - 1, which float32 rounds to 0 there.
     """
+    check.positive(temperature=temperature)
     n = len(z0)
     rows = F.normalize(torch.cat([z0, z1]), dim=1, eps=1e-8)
     s = product(rows, rows.T) / temperature
@@ -49,7 +52,7 @@ class NTXentLoss(OnViews):
         self, *, temperature: float = 0.5, gather: bool = False, group: Group = None, check_finite: bool = False
     ) -> None:
         super().__init__(gather=gather, group=group, check_finite=check_finite)
-        positive(temperature=temperature)
+        check.positive(temperature=temperature)
         self.temperature = temperature
 
     def compute_on_ranks(self, z: Tensor | list[Tensor], n_global: int, ranks: Ranks) -> Terms:

@@ -9,11 +9,13 @@ from torch import Tensor
 from reglet.dist import Group
 from reglet.losses.base import OnViews
 from reglet.losses.epps_pulley import EppsPulley
+from reglet.losses.formula import formula
 from reglet.losses.sliced import sliced_mean, sliced_sum
 from reglet.losses.slices import Given, Slices
 from reglet.types import Scalar, Terms
 
 
+@formula("v n d", "k d")
 def epps_pulley(
     z: Float[Tensor, "v n d"], directions: Float[Tensor, "k d"], *, knots: int = 17, t_max: float = 3.0
 ) -> Scalar:

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from reglet import check
 from reglet.dist import rank
 
 BLOCK = 128  # directions that are seeded together; ranks and threads share the slices out in whole blocks
@@ -55,8 +56,9 @@ class Slices(nn.Module):
 
     def __init__(self, count: int, *, shared: bool, seed: int = 0) -> None:
         super().__init__()
-        if count < 1:
-            raise ValueError(f"slices must be at least 1, got {count}")
+        check.whole(1, slices=count)
+        check.whole(0, seed=seed)
+        check.flag(shared_slices=shared)
         self.count, self.shared, self.seed = count, shared, seed
         self.step = 0
         self._checkpointed: dict[tuple[float, float], int] = {}

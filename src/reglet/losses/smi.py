@@ -26,6 +26,7 @@ from reglet import check
 from reglet.dist import Group, Ranks
 from reglet.losses.base import OnViews, separate
 from reglet.losses.base import pairs as compared_pairs
+from reglet.losses.formula import formula
 from reglet.losses.product import product
 from reglet.losses.shortcut import plain, shortcut
 from reglet.losses.smi_kernel import Off, On, alignment_kernel, redundancy_kernel
@@ -55,11 +56,12 @@ def on_diagonal(
 
 def off_diagonal(a: Float[Tensor, "n d"], b: Float[Tensor, "n d"], *, eps: float) -> Float[Tensor, "n n"]:
     """I_ij with a zero diagonal.  Most rho are small, so log1p: at d = 8192, 1 - rho^2 keeps only four digits of I."""
-    rho2 = product(a, b.T).square().clamp_max(1)
-    same = torch.eye(len(rho2), dtype=torch.bool, device=rho2.device)
+    same = torch.eye(len(a), dtype=torch.bool, device=a.device)
+    rho2 = product(a, b.T).square().clamp_max(1).masked_fill(same, 0)  # before the log too: 0 times its slope may be NaN
     return (-0.5 * torch.log1p(eps - rho2)).masked_fill(same, 0)
 
 
+@formula("n d")
 def smi_alignment(
     *views: Float[Tensor, "n d"],
     compared: Sequence[tuple[int, int]] = ((0, 1),),
@@ -69,6 +71,10 @@ def smi_alignment(
     signed: bool = False,
 ) -> Scalar:
     """L_on, summed over samples and over the compared pairs of views."""
+    check.choice("on", on, get_args(On))
+    check.positive(eps=eps)
+    check.finite(target=target)
+    check.flag(signed=signed)
     unit, missing = pearson_rows(torch.stack(views))
     every = []
     for i, j in compared:
@@ -80,10 +86,13 @@ def smi_alignment(
     return torch.stack(every).sum()
 
 
+@formula("n d")
 def smi_redundancy(
     *views: Float[Tensor, "n d"], W: Sequence[Sequence[float]] = ((2, 1), (1, 2)), eps: float = 1e-6, off: Off = "sq"
 ) -> Scalar:
     """sum_{a <= b} of L_off between views a and b, W[a][b] times; half as often for a = b."""
+    check.choice("off", off, get_args(Off))
+    check.positive(eps=eps)
     unit, _ = pearson_rows(torch.stack(views))
     total = unit.new_zeros(())
     for a in range(len(views)):

@@ -10,8 +10,10 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet import check
 from reglet.dist import Group
 from reglet.losses.base import OnViews
+from reglet.losses.formula import formula
 from reglet.losses.invariance import WithInvariance, takes_arguments_of
 from reglet.losses.sliced import sliced_mean, sliced_sum
 from reglet.losses.slices import Given, Slices
@@ -20,8 +22,10 @@ from reglet.schedules import Weight
 from reglet.types import Scalar, Terms
 
 
+@formula("v n d", "k d")
 def sliced_wasserstein(z: Float[Tensor, "v n d"], directions: Float[Tensor, "k d"], *, clamp: float = 1e-4) -> Scalar:
     """mean_{v,i,k} (sort_i(z w_k) - q_i)^2 for the given unit directions."""
+    check.between(0, 0.499, clamp=clamp)
     to_normal = ToQuantiles(normal_quantiles(z.shape[1], clamp=clamp, like=z))
     return sliced_sum(z, Given(directions), to_normal) / len(directions)
 
@@ -47,8 +51,7 @@ class SWD(OnViews):
         check_finite: bool = False,
     ) -> None:
         super().__init__(gather=gather, group=group, check_finite=check_finite)
-        if not 0 <= clamp < 0.5:
-            raise ValueError(f"clamp must lie in [0, 0.5), got {clamp}")
+        check.between(0, 0.499, clamp=clamp)
         self.clamp = clamp
         self.slices = Slices(slices, shared=shared_slices, seed=seed)
 

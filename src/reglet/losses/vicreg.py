@@ -27,6 +27,7 @@ from reglet.check import choice, positive
 from reglet.dist import Group, Ranks, sum_over_ranks
 from reglet.losses.base import OnViews, pairs, separate
 from reglet.losses.cross_moments import cross_moments
+from reglet.losses.formula import formula
 from reglet.losses.shortcut import whole
 from reglet.schedules import Weight, checked_weight
 from reglet.types import Scalar, Terms
@@ -34,8 +35,10 @@ from reglet.types import Scalar, Terms
 Variant = Literal["official", "paper", "solo", "visreg"]
 
 
+@formula("v n d")
 def vicreg_regularizers(z: Float[Tensor, "v n d"], *, gamma: float = 1.0, eps: float = 1e-4) -> tuple[Scalar, Scalar]:
     """v and c, each the mean over views."""
+    positive(gamma=gamma, eps=eps)
     return _regularizers(list(z.unbind()), Ranks((z.shape[1],)), gamma, eps)
 
 

@@ -14,8 +14,10 @@ from typing import Any, get_args
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet import check
 from reglet.dist import Group
 from reglet.losses.base import OnViews
+from reglet.losses.formula import formula
 from reglet.losses.invariance import WithInvariance, takes_arguments_of
 from reglet.losses.sliced import sliced_mean, sliced_sum
 from reglet.losses.slices import Given, Slices
@@ -25,16 +27,20 @@ from reglet.schedules import Weight, checked_weight
 from reglet.types import Scalar, Terms
 
 
+@formula("v n d")
 def visreg_center(z: Float[Tensor, "v n d"]) -> Scalar:
     """mean_{v,j} mu_vj^2."""
     return z.mean(dim=1).square().mean()
 
 
+@formula("v n d")
 def visreg_scale(z: Float[Tensor, "v n d"], *, eps: float = 1e-6) -> Scalar:
     """mean_{v,j} (std_vj - 1)^2."""
+    check.positive(eps=eps)
     return (standardize(z, eps=eps, detach=True).std - 1).square().mean()
 
 
+@formula("v n d", "k d")
 def visreg_shape(
     z: Float[Tensor, "v n d"],
     directions: Float[Tensor, "k d"],
@@ -44,7 +50,11 @@ def visreg_shape(
     positions: Positions = "weibull",
 ) -> Scalar:
     """mean_{v,i,k} (sort_i(zn w_k) - q_i)^2 for the given unit directions."""
-    zn = standardize(z, eps=eps, detach=detach).zn
+    check.positive(eps=eps)
+    check.flag(detach=detach)
+    check.choice("positions", positions, get_args(Positions))
+    _, std, zn = standardize(z, eps=eps, detach=detach)
+    check.no_overflow("visreg_shape", {"std": std}, z)  # zn would be 0, and look well
     to_normal = ToQuantiles(normal_quantiles(z.shape[1], positions=positions, like=z))
     return sliced_sum(zn, Given(directions), to_normal) / len(directions)
 
@@ -85,10 +95,9 @@ class VISReg(OnViews):
         check_finite: bool = False,
     ) -> None:
         super().__init__(gather=gather, group=group, check_finite=check_finite)
-        if positions not in get_args(Positions):
-            raise ValueError(f"positions must be one of {get_args(Positions)}, got {positions!r}")
-        if eps <= 0:
-            raise ValueError(f"eps must be positive, got {eps}")
+        check.choice("positions", positions, get_args(Positions))
+        check.positive(eps=eps)
+        check.flag(detach=detach)
         weights = {"scale": scale, "shape": shape, "center": center}
         self.scale, self.shape, self.center = (checked_weight(name, weight) for name, weight in weights.items())
         self.eps = eps

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reglet.views import check
+from reglet import check
 
 
 def gaussian_blur(x: Float[Tensor, "n c h w"], sigma: Float[Tensor, " n"], *, kernel: int) -> Float[Tensor, "n c h w"]:
@@ -17,8 +17,7 @@ def gaussian_blur(x: Float[Tensor, "n c h w"], sigma: Float[Tensor, " n"], *, ke
     check.images(x)
     check.one_each(x, sigma=sigma)
     height, width = x.shape[2:]
-    if kernel < 1 or kernel % 2 == 0:
-        raise ValueError(f"kernel is an odd number of pixels, got {kernel}")
+    check.odd(kernel=kernel)
     if kernel // 2 >= min(height, width):
         raise ValueError(f"a kernel of {kernel} needs images of at least {kernel // 2 + 1} px, got {height} x {width}")
     if not bool((sigma > 0).all()):
@@ -58,9 +57,8 @@ class Blur:
 
     def __post_init__(self) -> None:
         check.probability(p=self.p)
-        check.interval("sigma", self.sigma, low=0.0, high=torch.inf)
-        if self.kernel < 1 or self.kernel % 2 == 0:
-            raise ValueError(f"kernel is an odd number of pixels, got {self.kernel}")
+        check.interval("sigma", self.sigma)
+        check.odd(kernel=self.kernel)
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> Float[Tensor, " n"]:
         """sigma; 0 where nothing is blurred."""

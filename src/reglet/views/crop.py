@@ -2,13 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reglet.views import check
+from reglet import check
 from reglet.views.orientation import hflip
 from reglet.views.resample import Interpolation, matrices
 
@@ -40,10 +40,10 @@ def resized_crop(
     torchvision's `resized_crop(antialias=True)` on floats, to within rounding.  On uint8 torchvision rounds to 1/255,
     and clips what a cubic overshoots; here nothing is rounded or clipped.
     """
-    check.images(x)
+    check.images(x, floating=False)
     check.one_each(x, boxes=boxes)
-    if size < 1:
-        raise ValueError(f"size is a positive number of pixels, got {size}")
+    check.whole(1, size=size)
+    check.choice("interpolation", interpolation, get_args(Interpolation))
     height, width = x.shape[2:]
     limit = torch.tensor([height, width], device=boxes.device)
     outside = ((boxes[:, :2] < 0) | (boxes[:, 2:] < 1) | (boxes[:, :2] + boxes[:, 2:] > limit)).any(1)
@@ -77,10 +77,9 @@ class ResizedCrop:
     interpolation: Interpolation = "bilinear"
 
     def __post_init__(self) -> None:
-        check.interval("scale", self.scale, low=0.0, high=1.0)
-        check.interval("ratio", self.ratio, low=0.0, high=math.inf)
-        if self.interpolation not in ("bilinear", "bicubic"):
-            raise ValueError(f"interpolation is bilinear or bicubic, got {self.interpolation!r}")
+        check.interval("scale", self.scale, high=1.0)
+        check.interval("ratio", self.ratio)
+        check.choice("interpolation", self.interpolation, get_args(Interpolation))
 
     def draw(
         self, n: int, generator: torch.Generator | None = None, *, aspect: Float[Tensor, " n"] | None = None
@@ -126,8 +125,7 @@ class PadCrop:
     padding: int = 4
 
     def __post_init__(self) -> None:
-        if self.padding < 0:
-            raise ValueError(f"padding must not be negative, got {self.padding}")
+        check.whole(0, padding=self.padding)
 
     def draw(
         self, n: int, generator: torch.Generator | None = None, *, aspect: Float[Tensor, " n"] | None = None

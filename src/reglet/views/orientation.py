@@ -5,12 +5,12 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int64, Shaped
 from torch import Tensor
 
-from reglet.views import check
+from reglet import check
 
 
 def hflip(x: Shaped[Tensor, "n c h w"], flip: Bool[Tensor, " n"]) -> Shaped[Tensor, "n c h w"]:
     """torchvision's `horizontal_flip` of the images for which `flip` is True."""
-    check.images(x)
+    check.images(x, floating=False)
     check.one_each(x, flip=flip)
     return torch.where(flip.to(x.device)[:, None, None, None], x.flip(3), x)
 
@@ -23,6 +23,7 @@ def rotate(x: Float[Tensor, "n c h w"], degrees: Float[Tensor, " n"], *, fill: f
     """
     check.images(x)
     check.one_each(x, degrees=degrees)
+    check.finite(fill=fill)
     height, width = x.shape[2:]
     angle = torch.deg2rad(degrees.to(x))
     cos, sin = angle.cos()[:, None, None], angle.sin()[:, None, None]
@@ -34,7 +35,7 @@ def rotate(x: Float[Tensor, "n c h w"], degrees: Float[Tensor, " n"], *, fill: f
 
 def quarter_turn(x: Shaped[Tensor, "n c h w"], turns: Int64[Tensor, " n"]) -> Shaped[Tensor, "n c h w"]:
     """Each image by its own number of quarter turns, counter-clockwise, bit-exact."""
-    check.images(x)
+    check.images(x, floating=False)
     check.one_each(x, turns=turns)
     turns = turns % 4
     if x.shape[2] != x.shape[3] and bool((turns % 2).any()):

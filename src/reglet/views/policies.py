@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
+from reglet import check
 from reglet.views.blur import Blur
 from reglet.views.color import ColorJitter, Normalize
 from reglet.views.crop import PadCrop, ResizedCrop
@@ -162,17 +163,18 @@ def policy(
     >>> policy("visreg", size=32, n_local=2).n_global
     4
     """
-    if name not in POLICIES:
-        close = get_close_matches(name, POLICIES, n=1)
+    if not isinstance(name, str) or name not in POLICIES:
+        close = get_close_matches(str(name), POLICIES, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
         raise ValueError(f"no view policy {name!r}.{hint} There are: {', '.join(POLICIES)}")
-    if size < 1 or (local_size is not None and local_size < 1):
-        raise ValueError(f"sizes are positive numbers of pixels, got size={size}, local_size={local_size}")
-    recipe = POLICIES[name](size, local_size or max(8, round(size * 3 / 7 / 8) * 8))
+    check.whole(1, size=size)
+    local_size = max(8, round(size * 3 / 7 / 8) * 8) if local_size is None else local_size
+    check.whole(1, local_size=local_size)
+    recipe = POLICIES[name](size, local_size)
     n_global = recipe.n_global if n_global is None else n_global
     n_local = recipe.n_local if n_local is None else n_local
-    if n_global < 1 or n_local < 0:
-        raise ValueError(f"at least one global view and no fewer than 0 local ones, got {n_global} and {n_local}")
+    check.whole(1, n_global=n_global)
+    check.whole(0, n_local=n_local)
     views = [recipe.views[i % len(recipe.views)] for i in range(n_global)]
     if n_local:
         if recipe.local is None:

@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from reglet import check
 from reglet.moves import moved
-from reglet.views import check
 
 
 def crop(x: Float[Tensor, "n c t"], box: Float[Tensor, "n 2"], *, length: int) -> Float[Tensor, "n c length"]:
@@ -128,18 +128,14 @@ class SeriesView:
     band: float = 0.0
 
     def __post_init__(self) -> None:
-        check.interval("crop", self.crop, low=0.0, high=1.0)
-        if self.length < 0:
-            raise ValueError(f"length is a number of places, or 0, got {self.length}")
-        if not 1 <= self.gain < math.inf:
-            raise ValueError(f"gain is the largest factor, at least 1, got {self.gain}")
-        if not 0 <= self.sigma < math.inf:
-            raise ValueError(f"sigma is a deviation, got {self.sigma}")
-        for name in ("time", "band"):
-            if not 0 <= getattr(self, name) < 1:
-                raise ValueError(f"{name} is the share that is masked, below 1, got {getattr(self, name)}")
+        check.interval("crop", self.crop, high=1.0)
+        check.whole(0, length=self.length)
+        check.between(1, math.inf, gain=self.gain)
+        check.not_negative(sigma=self.sigma)
+        check.below_one(time=self.time, band=self.band)
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> SeriesDraw:
+        check.whole(0, n=n)
         device = generator.device if generator is not None else torch.device("cpu")
         u = torch.rand(8, n, generator=generator, device=device)
         low, high = self.crop
@@ -155,8 +151,7 @@ class SeriesView:
     @torch.no_grad()
     def apply(self, x: Float[Tensor, "n c t"], draw: SeriesDraw) -> Float[Tensor, "n c length"]:
         """The same draw gives the same view."""
-        if x.ndim != 3 or 0 in x.shape[1:] or not x.is_floating_point():
-            raise ValueError(f"series are floating point (n, channels, length), got {x.dtype} {tuple(x.shape)}")
+        check.tensor("series (n, channels, length)", x, None, None, None)
         check.one_each(x, draw=draw.gain)
         length = self.length or x.shape[2]
         noise = noise_like(x.new_empty(*x.shape[:2], length, device="meta"), draw.sigma, draw.noise)

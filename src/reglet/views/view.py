@@ -8,8 +8,8 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from reglet import check
 from reglet.moves import moved
-from reglet.views import check
 from reglet.views.blur import Blur, blurred
 from reglet.views.color import ColorJitter, Normalize, Steps, jitter_, rgb_to_grayscale, solarize, steps_of
 from reglet.views.crop import Crops, PadCrop, ResizedCrop, Side
@@ -47,11 +47,10 @@ class View:
     normalize: Normalize | None = field(default_factory=Normalize)
 
     def __post_init__(self) -> None:
-        if self.size < 1:
-            raise ValueError(f"size is a positive number of pixels, got {self.size}")
+        check.whole(1, size=self.size)
+        check.flag(turns=self.turns)
         check.probability(flip=self.flip, gray=self.gray, solarize=self.solarize)
-        if not 0 <= self.rotate <= 180:
-            raise ValueError(f"rotate is an angle from 0 to 180 degrees, got {self.rotate}")
+        check.between(0, 180, rotate=self.rotate)
         if self.blur is not None and self.blur.kernel // 2 >= self.size:
             kernel = self.blur.kernel
             raise ValueError(f"a blur of {kernel} px needs views of at least {kernel // 2 + 1} px, got {self.size}")
@@ -60,6 +59,7 @@ class View:
         self, n: int, generator: torch.Generator | None = None, *, aspect: Float[Tensor, " n"] | None = None
     ) -> Draw:
         """aspect: width / height of each image that will come; None: all are square."""
+        check.whole(0, n=n)
         device = generator.device if generator is not None else torch.device("cpu")
         crop = self.crop.draw(n, generator, aspect=aspect)
         u = torch.rand(5, n, generator=generator, device=device)
@@ -93,7 +93,7 @@ class View:
 
     def apply(self, images: Tensor, draw: Draw) -> Float[Tensor, "n c size size"]:
         """uint8 images, or floating-point ones in [0, 1]: the same draw gives the same view."""
-        check.images(images)
+        check.images(images, floating=False)
         height, width = images.shape[2:]
 
         def crop(x: Tensor, plan: Plan) -> Tensor:
@@ -103,7 +103,7 @@ class View:
 
     def finish(self, crops: Tensor, draw: Draw) -> Float[Tensor, "n c size size"]:
         """The view of images that are cropped and resized already, as `crops` asks."""
-        check.images(crops)
+        check.images(crops, floating=False)
         if crops.shape[2:] != (self.size, self.size):
             raise ValueError(f"crops are {self.size} x {self.size} pixels, got shape {tuple(crops.shape)}")
         return self._in_parts(crops, draw, lambda x, p: hflip(_unit(x), p.flip), lambda d: d.turn.new_zeros(len(d), 4))
