@@ -57,7 +57,7 @@ def on_diagonal(
 def off_diagonal(a: Float[Tensor, "n d"], b: Float[Tensor, "n d"], *, eps: float) -> Float[Tensor, "n n"]:
     """I_ij with a zero diagonal.  Most rho are small, so log1p: at d = 8192, 1 - rho^2 keeps only four digits of I."""
     same = torch.eye(len(a), dtype=torch.bool, device=a.device)
-    rho2 = product(a, b.T).square().clamp_max(1).masked_fill(same, 0)  # before the log too: 0 times its slope may be NaN
+    rho2 = product(a, b.T).square().clamp_max(1).masked_fill(same, 0)  # 0 times the slope of a log may be NaN
     return (-0.5 * torch.log1p(eps - rho2)).masked_fill(same, 0)
 
 
