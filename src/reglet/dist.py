@@ -33,6 +33,15 @@ def rank(group: Group = None) -> int:
     return dist.get_rank(group) if dist.is_available() and dist.is_initialized() else 0
 
 
+def on_any_rank(*flags: bool) -> list[bool]:
+    """For each flag, whether it is set on any rank.  On the CPU where the group can: no device is waited for."""
+    if world_size() == 1:
+        return list(flags)
+    counts = torch.tensor([float(flag) for flag in flags]).to(_device_of_messages(None))
+    dist.all_reduce(counts)
+    return [count > 0 for count in counts.tolist()]
+
+
 @dataclass(frozen=True)
 class Ranks:
     """The processes that hold one batch together, and how many samples each of them has."""

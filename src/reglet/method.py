@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from reglet.moves import moved
 from reglet.types import Terms
 
 
@@ -47,11 +48,12 @@ class Batch:
         return [self.take(slice(i, i + size)) for i in range(0, len(self), size)]
 
     def to(self, device: torch.device) -> "Batch":
-        def moved(x: Tensor | None) -> Tensor | None:
-            return None if x is None else x.to(device, non_blocking=True)
-
-        views = [view.to(device, non_blocking=True) for view in self.views]
-        return replace(self, views=views, labels=moved(self.labels), domain=moved(self.domain))
+        """All in one copy; draws stay on the host, where they are looked at."""
+        given = [x for x in (self.labels, self.domain) if x is not None]
+        there = iter(moved([*self.views, *given], device))
+        views = [next(there) for _ in self.views]
+        labels, domain = (None if x is None else next(there) for x in (self.labels, self.domain))
+        return replace(self, views=views, labels=labels, domain=domain)
 
 
 class Method(nn.Module, ABC):

@@ -1,11 +1,11 @@
 """From the host to a device in one copy, without waiting for it."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-_ALIGNED = 8  # bytes: every tensor of a pack begins where any dtype may
+_ALIGNED = 64  # bytes: every tensor of a pack begins where any kernel may read several numbers at once
 
 
 def moved(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
@@ -18,21 +18,35 @@ def moved(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
     """
     if device.type == "cpu":
         return [x.to(device) for x in tensors]
-    packed = _packed([x for x in tensors if x.device.type == "cpu"], device)
+    packed = iter(Pack([x for x in tensors if x.device.type == "cpu"], device).send())
     return [next(packed) if x.device.type == "cpu" else x.to(device) for x in tensors]
 
 
-def _packed(tensors: Sequence[Tensor], device: torch.device) -> Iterator[Tensor]:
-    sizes = [x.numel() * x.element_size() for x in tensors]
-    ends = [0]
-    for size in sizes:
-        ends.append(ends[-1] + -(-size // _ALIGNED) * _ALIGNED)
-    host = torch.empty(ends[-1], dtype=torch.uint8, device="cpu", pin_memory=_pins(device))
-    for x, start, size in zip(tensors, ends, sizes, strict=False):
-        host[start : start + size].view(x.dtype).view(x.shape).copy_(x)
-    there = host.to(device, non_blocking=True)
-    for x, start, size in zip(tensors, ends, sizes, strict=False):
-        yield there[start : start + size].view(x.dtype).view(x.shape)
+class Pack:
+    """Tensors of the host side by side in pinned memory, made ahead of their journey, in a thread if need be."""
+
+    def __init__(self, tensors: Sequence[Tensor], device: torch.device) -> None:
+        self.tensors, self.device = list(tensors), device
+        self.host: Tensor | None = None
+        if device.type == "cpu" or not tensors:
+            return
+        self.sizes = [x.numel() * x.element_size() for x in tensors]
+        self.starts = [0]
+        for size in self.sizes:
+            self.starts.append(self.starts[-1] + -(-size // _ALIGNED) * _ALIGNED)
+        self.host = torch.empty(self.starts[-1], dtype=torch.uint8, device="cpu", pin_memory=_pins(device))
+        for x, place in zip(self.tensors, self._places(self.host), strict=True):
+            place.copy_(x)
+
+    def send(self) -> list[Tensor]:
+        """The tensors on the device, parts of one."""
+        if self.host is None:
+            return list(self.tensors)
+        return self._places(self.host.to(self.device, non_blocking=True))
+
+    def _places(self, flat: Tensor) -> list[Tensor]:
+        cuts = zip(self.tensors, self.starts, self.sizes, strict=False)
+        return [flat[start : start + size].view(x.dtype).view(x.shape) for x, start, size in cuts]
 
 
 def _pins(device: torch.device) -> bool:

@@ -16,7 +16,7 @@ from lightning_fabric import Fabric
 
 from reglet import backbones
 from reglet.data.unreadable import FILE as UNREADABLE
-from reglet.dist import rank
+from reglet.dist import on_any_rank, rank
 from reglet.engine import checkpoint
 from reglet.engine.build import Parts, build_parts
 from reglet.engine.config import Config, from_flat
@@ -24,7 +24,7 @@ from reglet.engine.feed import Feed, Place
 from reglet.engine.gradient_cache import require_splittable
 from reglet.engine.interrupt import Interrupt
 from reglet.engine.journal import Journal
-from reglet.engine.launch import first_then_all, launch, on_any_rank, together
+from reglet.engine.launch import first_then_all, launch, together
 from reglet.engine.metrics import read_metrics, read_scores
 from reglet.engine.progress import Progress
 from reglet.engine.run_folder import CHECKPOINT, METRICS, prepare, read_run
@@ -101,17 +101,23 @@ def fit(
             lr = learning_rate(s.schedule, state.done, steps=steps, warmup=round(s.warmup * steps), peak=s.lr)
             with together(fabric):
                 batch = feed(state.done)
-            terms, wrong = state.backward(batch, lr=lr, steps=steps)
-            broken, stop = on_any_rank(fabric, bool(wrong), bool(interrupt))
-            if broken:
-                raise state.failure(out, config, index=order.indices(state.done), terms=terms, says=wrong)
+            state.backward(batch, lr=lr, steps=steps)
+            error, stop = on_any_rank(bool(state.error), bool(interrupt))
+            done = state.done + 1
+            scoring = [each for each in watch if each.due(done, steps=steps, per_epoch=order.per_epoch)]
+            saves = done % s.save_every == 0 or done == steps or stop
+            # Reading makes an accelerator wait.  Ranks must agree on when, because they stop together.
+            asks = error or stop or saves or bool(scoring) or journal.due(done) or fabric.device.type == "cpu"
+            read = state.read() if asks or progress.wants_line(done) else None
+            broken = state.done if error else read.broken if read is not None and asks else None
+            if broken is not None:
+                raise state.failure(out, config, feed, step=broken)
             state.step(steps)
-            for each in watch:
-                if each.due(state.done, steps=steps, per_epoch=order.per_epoch):
-                    scores |= (found := each.score(state))
-                    journal.log(state.done, found)
-            journal.step(state.done, terms, lr=lr, norm=state.norm)
-            if state.done % s.save_every == 0 or state.done == steps or stop:
+            for each in scoring:
+                scores |= (found := each.score(state))
+                journal.log(state.done, found)
+            journal.step(state.done, read, lr=lr)
+            if saves:
                 state.save(out / CHECKPOINT, config, journal.noted)
     return Result(out, state.encoder, state.done, state.done == steps, journal.last, scores)
 
@@ -219,5 +225,4 @@ def replay(path: str | Path, *, method: Method | None = None, feed: Feed | None 
         raise ValueError(f"the data are not those of the run: {feed.name} gives other samples at step {state.done}")
     feed.open(Place(state.device, channels_last=settings.channels_last), steps=0)
     with closing(feed):
-        terms, says = state.backward(feed(state.done), lr=0.0)
-    return Replay({name: float(term) for name, term in terms.items()}, says)
+        return Replay(*state.again(feed(state.done)))

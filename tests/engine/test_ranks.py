@@ -57,3 +57,16 @@ def test_what_fails_on_one_rank_fails_on_all(tmp_path: Path) -> None:
     assert all(code(rank, seconds=120) not in (0, None) for rank in ranks)
     assert (tmp_path / "error-1").read_text() == "OSError: the disk is gone"
     assert (tmp_path / "error-0").read_text() == "RuntimeError: rank 1: OSError: the disk is gone"
+
+
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
+def test_what_is_not_finite_on_one_rank_stops_all(tmp_path: Path, strategy: str) -> None:
+    """A term without a gradient: DDP's average does not carry it to the other rank."""
+    ranks = start_ranks(2, f"out={tmp_path}", *COMMON, f"strategy={strategy}", "nan=3", "save_every=2")
+    assert all(code(rank, seconds=120) not in (0, None) for rank in ranks)
+    assert "step 3: extra = nan. The weights were not changed" in (tmp_path / "error-1").read_text()
+    assert "step 3: the loss or gradient was not finite, on another rank" in (tmp_path / "error-0").read_text()
+    kept, about = read(tmp_path / "checkpoint.safetensors")
+    bundle, said = read(tmp_path / "replay-step-3.safetensors")
+    assert (about["step"], said["step"]) == (2, 3)
+    assert {f"method.{name}" for name in ("head.weight", "seen")} <= bundle.keys() & kept.keys()

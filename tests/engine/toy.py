@@ -103,16 +103,24 @@ def feed(settings: Settings, *, data: InMemory | None = None, policy: ViewPolicy
 
 
 def main(words: Sequence[str]) -> None:
-    """A run with any setting as key=value, and loss=, norm=, dropout=, double=, kill=, pause=, fail=."""
+    """A run with any setting as key=value, and loss=, norm=, dropout=, double=, kill=, pause=, fail=, nan=."""
     torch.set_num_threads(1)
     given = dict(word.split("=", 1) for word in words)
     if given.pop("double", "0") == "1":
         torch.set_default_dtype(torch.float64)
     kill, pause = int(given.pop("kill", -1)), float(given.pop("pause", 0))
-    fail = int(given.pop("fail", -1))  # on the second rank alone
-    fail = fail if os.environ.get("RANK") == "1" else -1
+    fail, nan = (int(given.pop(name, -1)) for name in ("fail", "nan"))  # on the second rank alone
+    fail, nan = (fail, nan) if os.environ.get("RANK") == "1" else (-1, -1)
     norm = given.pop("norm", "1") == "1"
     method = toy(given.pop("loss", "visreg"), norm=norm, dropout=float(given.pop("dropout", 0)))
+    if nan >= 0:
+        plain = method.objective
+        method.objective = lambda z, **more: (
+            plain(z, **more)
+            | {  # type: ignore[method-assign]
+                "extra": z[0].mean().detach() * (torch.nan if int(method.seen) == nan else 0.0)
+            }
+        )
     kinds = {f.name: type(f.default) for f in fields(Settings)}
     values = {k: v == "true" if kinds[k] is bool else kinds[k](v) for k, v in given.items()}
 

@@ -59,16 +59,11 @@ def _aspect(n: int, mine: slice, whole: Tensor | None, sizes: Tensor | None) -> 
     return {} if height == width else {"aspect": aspect * (width / height)}
 
 
-def views(policy: Any, found: Read, *, device: torch.device) -> list[Tensor]:
-    """The views, on `device`."""
-    pixels = [x.to(device, non_blocking=True) for x in found.pixels]
-    made: list[Tensor] = policy.finish(pixels, found.draws) if found.cropped else policy.apply(pixels[0], found.draws)
+def views(policy: Any, found: Read) -> list[Tensor]:
+    """The views, where the pixels are."""
+    apply, given = (policy.finish, found.pixels) if found.cropped else (policy.apply, found.pixels[0])
+    made: list[Tensor] = apply(given, found.draws)
     return made
-
-
-def pinned(found: Read) -> Read:
-    """In memory from which a GPU copies while it computes."""
-    return found._replace(pixels=[x.pin_memory() for x in found.pixels])
 
 
 class Ahead(Generic[T]):

@@ -1,17 +1,25 @@
 """A moving average of the weights: theta' = decay theta' + (1 - decay) theta, buffers as they are."""
 
-from torch import nn
-from torch.optim.swa_utils import AveragedModel, get_ema_avg_fn, get_ema_multi_avg_fn
+from copy import deepcopy
+
+import torch
+from torch import Tensor, nn
 
 
-def moving_average(module: nn.Module, *, decay: float, same_dtype: bool = True) -> AveragedModel:
-    """Of `module` as it is now: float32 weights are averaged in float32, whatever `module` becomes.
-
-    same_dtype: False where the module becomes bfloat16, in which a thousandth of a weight would be rounded away.  Then
-    the weights are averaged one by one, because torch's way of doing it all at once refuses two dtypes.
+class MovingAverage(nn.Module):
+    """Of `module` as it is now: float32 weights are averaged in float32, also where `module` becomes bfloat16, in which
+    a thousandth of a weight would be rounded away.
     """
-    if same_dtype:
-        average = AveragedModel(module, multi_avg_fn=get_ema_multi_avg_fn(decay))
-    else:
-        average = AveragedModel(module, avg_fn=get_ema_avg_fn(decay))
-    return average.requires_grad_(False)
+
+    def __init__(self, module: nn.Module, *, decay: float) -> None:
+        super().__init__()
+        self.module, self.decay = deepcopy(module).requires_grad_(False), decay
+
+    @torch.no_grad()
+    def update(self, module: nn.Module, *, first: bool) -> None:
+        """After a step; after the `first` one the average is that step's weights."""
+        mine: list[Tensor] = list(self.module.parameters())
+        theirs = [p.to(q.dtype) for p, q in zip(module.parameters(), mine, strict=True)]
+        torch._foreach_lerp_(mine, theirs, 1.0 if first else 1 - self.decay)
+        for buffer, its in zip(self.module.buffers(), module.buffers(), strict=True):
+            buffer.copy_(its)

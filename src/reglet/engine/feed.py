@@ -15,6 +15,7 @@ from reglet.data import reader
 from reglet.data.images import Images
 from reglet.engine.order import VIEWS, Shuffled, generator, rank_slice
 from reglet.method import Batch
+from reglet.moves import Pack
 
 
 class Place(NamedTuple):
@@ -99,20 +100,23 @@ class ImageFeed:
         self.ahead = reader.Ahead(self._read, depth=place.read_ahead, last=steps)
 
     def __call__(self, step: int) -> Batch:
-        found = self.ahead(step)
-        index = self.order.indices(step)[self.mine]
-        made = reader.views(self.policy, found, device=self.device)
-        views = [v.contiguous(memory_format=self.layout) for v in made]
-        labels, domain = (self._known(known, index) for known in (self.images.labels, self.images.domain))
+        found, pack = self.ahead(step)
+        pixels = pack.send()
+        # Clones, because a pack lives as long as any of its parts does, and pixels are not needed after this.
+        known = [pixels.pop().clone() for about in self._known() if about is not None]
+        labels, domain = (None if about is None else known.pop() for about in self._known())
+        views = reader.views(self.policy, found._replace(pixels=pixels))
+        views = [v.contiguous(memory_format=self.layout) for v in views]
         return Batch(views, self.policy.n_global, labels, domain, found.draws)
 
-    def _known(self, about: Tensor | None, index: Tensor) -> Tensor | None:
-        return None if about is None else about[index].to(self.device)
+    def _known(self) -> tuple[Tensor | None, Tensor | None]:
+        return self.images.labels, self.images.domain
 
-    def _read(self, step: int) -> reader.Read:
-        draws = generator(self.order.seed, VIEWS, step)
-        found = reader.read(self.images, self.policy, self.order.indices(step), mine=self.mine, generator=draws)
-        return reader.pinned(found) if self.device.type == "cuda" else found
+    def _read(self, step: int) -> tuple[reader.Read, Pack]:
+        draws, index = generator(self.order.seed, VIEWS, step), self.order.indices(step)
+        found = reader.read(self.images, self.policy, index, mine=self.mine, generator=draws)
+        known = [about[index[self.mine]] for about in self._known() if about is not None]
+        return found, Pack([*found.pixels, *known], self.device)
 
     def close(self) -> None:
         self.ahead.close()

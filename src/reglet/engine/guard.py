@@ -1,4 +1,8 @@
-"""When a loss or gradient stops being a number: stop before the weights do, and leave what reproduces the step."""
+"""When a loss or gradient stops being a number: nothing of that step stays, and what reproduces it is left behind.
+
+A GPU that is asked in every step whether its numbers are finite waits for the host in every step.  So it is asked when
+metrics are read.  Until then a flag on the device keeps all that follows from changing anything.
+"""
 
 import math
 from collections.abc import Iterable, Mapping
@@ -7,7 +11,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from reglet.engine.shard import whole
+from reglet.engine.shard import local, whole
+from reglet.methods.momentum import Teacher
 from reglet.types import Terms
 
 
@@ -19,25 +24,88 @@ class NonFiniteError(FloatingPointError):
         self.bundle = bundle
 
 
-def remember(method: nn.Module) -> dict[str, Tensor]:
-    """What a forward pass may change: all but the trained parameters, which only the optimizer does."""
-    trained = {name for name, p in method.named_parameters() if p.requires_grad}
-    return {key: value.clone() for key, value in method.state_dict().items() if key not in trained}
+class Guard:
+    """From the first step that is not finite on, `spoiled` is 1 on the device, and this is as it was before that step:
+
+    - trained weights: optimizers take `spoiled` as their `found_inf` and leave weights and moments alone;
+    - teachers: they stand still;
+    - buffers, and other parameters that steps change without a gradient: in a copy here;
+    - what modules save besides tensors (`get_extra_state`): on the host, of every step since the last `clear`.
+    """
+
+    def __init__(self, method: nn.Module, device: torch.device) -> None:
+        self.spoiled = torch.zeros((), dtype=torch.float32, device=device)  # which found_inf has to be
+        self.steps = torch.zeros_like(self.spoiled)  # that were spoiled
+        taught: set[Tensor] = set()
+        for module in method.modules():
+            if isinstance(module, Teacher):
+                module.held = self.spoiled
+                taught |= set(module.parameters())
+        self.buffers = list(method.buffers())
+        self.frozen = [p for p in method.parameters() if not p.requires_grad and p not in taught]
+        self.versions: list[int] = []
+        self.moving = list(self.frozen)  # all of them, until it is seen which ones are changed
+        self.copies: list[tuple[list[Tensor], Tensor]] = []
+        self.stateful = [m for m in method.modules() if type(m).get_extra_state is not nn.Module.get_extra_state]
+        self.extra: dict[int, list[Tensor]] = {}
+
+    @torch.no_grad()
+    def remember(self, step: int) -> None:
+        """Before a step: two kernels for each dtype."""
+        self.extra[step] = [module.get_extra_state().clone() for module in self.stateful]
+        self.versions = self.versions or [p._version for p in self.frozen]
+        if not self.copies:
+            tensors = self.buffers + self.moving
+            kinds = dict.fromkeys((x.dtype, x.device) for x in tensors)
+            groups = [[x for x in tensors if (x.dtype, x.device) == kind] for kind in kinds]
+            self.copies = [(group, _flat(group)) for group in groups]
+            return
+        self.copies = [(xs, torch.where(self.spoiled.to(kept.device) > 0, kept, _flat(xs))) for xs, kept in self.copies]
+
+    @torch.no_grad()
+    def judge(self, bad: Tensor) -> None:
+        """bad: on how many ranks the step was not finite, on the device."""
+        self.spoiled.copy_((self.spoiled + bad).clamp(max=1))
+        self.steps.add_(self.spoiled)
+
+    def clear(self) -> None:
+        """The host has seen that all is well: remember only what is still needed."""
+        changed = [p for p, version in zip(self.frozen, self.versions, strict=True) if p._version != version]
+        if len(changed) != len(self.moving):
+            self.moving, self.copies = changed, []
+        self.extra.clear()
+
+    @torch.no_grad()
+    def restore(self, step: int) -> None:
+        """All that `remember` saw before `step`, the first that was spoiled."""
+        self.spoiled.zero_()
+        self.steps.zero_()
+        for tensors, kept in self.copies:
+            for x, part in zip(tensors, kept.split([local(x).numel() for x in tensors]), strict=True):
+                local(x).copy_(part.view(local(x).shape))
+        for module, state in zip(self.stateful, self.extra[step], strict=True):
+            module.set_extra_state(state)
 
 
-def complaint(terms: Terms, norm: float | None) -> str:
+def _flat(tensors: Iterable[Tensor]) -> Tensor:
+    return torch.cat([local(x).detach().reshape(-1) for x in tensors])
+
+
+def complaint(terms: Mapping[str, float], norm: float | None) -> str:
     """What is not finite, or nothing."""
-    bad = [f"{name} = {float(term)}" for name, term in terms.items() if not math.isfinite(float(term))]
+    bad = [f"{name} = {term}" for name, term in terms.items() if not math.isfinite(term)]
     if not bad and norm is not None and not math.isfinite(norm):
         bad = [f"norm of the gradient = {norm}"]
     return ", ".join(bad)
 
 
-def bundle(method: nn.Module, before: Mapping[str, Tensor], index: Tensor) -> dict[str, Tensor]:
-    """The weights as they were before the step, and the indices of its global batch."""
-    tensors = {f"method.{key}": whole(value) for key, value in {**method.state_dict(), **before}.items()}
-    return {**tensors, "index": index}
+def side_by_side(terms: Terms, norm: Tensor | None) -> Tensor:
+    """The terms, and the norm where there is one, as one tensor, so that they are read at once."""
+    numbers = [*terms.values(), *([] if norm is None else [norm])]
+    dtype = torch.float64 if any(x.dtype == torch.float64 for x in numbers) else torch.float32
+    return torch.stack([x.detach().to(dtype).reshape(()) for x in numbers])
 
 
 def gradient_norm(parameters: Iterable[nn.Parameter]) -> Tensor:
-    return torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None])
+    """On every rank: shards know their part only."""
+    return whole(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))

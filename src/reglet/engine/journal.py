@@ -7,7 +7,7 @@ from typing import Any
 from reglet.engine.loggers import build_loggers
 from reglet.engine.metrics import Metrics
 from reglet.engine.progress import Progress
-from reglet.types import Terms, total
+from reglet.engine.state import Reading
 
 
 class Journal:
@@ -32,20 +32,23 @@ class Journal:
         # The largest gradient norm since the last line, so that no spike falls between two lines.
         self.noted: dict[str, float] = dict(noted or {})
 
-    def step(self, done: int, terms: Terms, *, lr: float, norm: float | None = None) -> None:
+    def due(self, done: int) -> bool:
+        """Whether step `done` has a line in metrics.jsonl."""
+        return done % self.every == 0 or done == self.progress.steps
+
+    def step(self, done: int, read: Reading | None, *, lr: float) -> None:
+        """read: what is known of the step; None where nobody asked the device."""
         self.progress.tick(done)
-        if norm is not None:
-            self.noted["grad_norm"] = max(self.noted.get("grad_norm", norm), norm)
-        row = done % self.every == 0 or done == self.progress.steps
-        if not row and not self.progress.wants_line(done):
+        if read is None:
             return
-        numbers = {name: float(term) for name, term in terms.items()}
-        if row:
+        if read.norm is not None:
+            self.noted["grad_norm"] = max(self.noted.get("grad_norm", read.norm), read.norm)
+        if self.due(done):
             speed, epoch = self.progress.samples_per_second, done / self.progress.per_epoch
-            loss = {"loss": float(total(terms)), **numbers, **self.noted}
+            loss = {"loss": sum(read.terms.values()), **read.terms, **self.noted}
             self.noted = {}
             self.log(done, {**loss, "lr": lr, "epoch": epoch, "images_per_second": speed})
-        self.progress.show(done, numbers)
+        self.progress.show(done, read.terms)
 
     def log(self, done: int, numbers: Mapping[str, float]) -> None:
         self.last |= numbers

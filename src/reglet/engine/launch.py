@@ -13,6 +13,7 @@ from lightning_fabric.strategies.model_parallel import ModelParallelStrategy
 from lightning_fabric.strategies.strategy import Strategy
 from torch.nn.parallel import DistributedDataParallel
 
+from reglet.dist import on_any_rank
 from reglet.engine.settings import Settings
 from reglet.engine.shard import shard
 
@@ -27,16 +28,21 @@ def launch(settings: Settings) -> Fabric:
         raise ValueError(f"batch {settings.batch} is not a multiple of {world} processes x {settings.accumulate} parts")
     require_accelerator(settings.accelerator, devices)
     strategy: Strategy | str = "auto"
+    # gloo beside NCCL: hosts tell each other of signals and errors without a word to the GPUs.
+    backend = "cpu:gloo,cuda:nccl" if settings.accelerator in ("auto", "cuda") and torch.cuda.is_available() else None
     if settings.strategy == "fsdp":
         strategy = ModelParallelStrategy(
-            lambda module, mesh: shard(module, mesh["data_parallel"]), data_parallel_size=world, tensor_parallel_size=1
+            lambda module, mesh: shard(module, mesh["data_parallel"]),
+            data_parallel_size=world,
+            tensor_parallel_size=1,
+            process_group_backend=backend,
         )
     elif world > 1:
         # Each rank keeps its buffers: those of batch norm are its own, and a broadcast between the two passes of the
         # gradient cache would change them under autograd's feet.  torch 2.13 gave the argument another name.
         names = inspect.signature(DistributedDataParallel).parameters
         more: Any = {"forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers": False}
-        strategy = DDPStrategy(gradient_as_bucket_view=True, **more)
+        strategy = DDPStrategy(gradient_as_bucket_view=True, process_group_backend=backend, **more)
     fabric = Fabric(
         accelerator=settings.accelerator,
         devices=devices,
@@ -84,18 +90,10 @@ def together(fabric: Fabric) -> Iterator[None]:
         error = caught
     if fabric.world_size > 1:
         mine = (error is not None and r == fabric.global_rank for r in range(fabric.world_size))
-        failed = on_any_rank(fabric, *mine)
+        failed = on_any_rank(*mine)
         if any(failed):
             first = failed.index(True)
             said = fabric.broadcast(f"rank {first}: {type(error).__name__}: {error}", src=first)
             error = error or RuntimeError(said)
     if error is not None:
         raise error
-
-
-def on_any_rank(fabric: Fabric, *flags: bool) -> list[bool]:
-    """For each flag, whether it is set on any rank."""
-    if fabric.world_size == 1:
-        return list(flags)
-    counts = torch.tensor([float(flag) for flag in flags], device=fabric.device)
-    return [bool(count) for count in fabric.all_reduce(counts, reduce_op="sum")]

@@ -21,19 +21,34 @@ def parameter_groups(module: nn.Module, *, weight_decay: float) -> list[dict[str
 
 
 def build_optimizer(
-    module: nn.Module, name: str, *, lr: float, weight_decay: float, momentum: float = 0.9, fused: bool = True
+    module: nn.Module, name: str, *, lr: float, weight_decay: float, momentum: float = 0.9
 ) -> torch.optim.Optimizer:
-    """momentum: of SGD and LARS, and the first beta of Adam and AdamW."""
+    """momentum: of SGD and LARS, and the first beta of Adam and AdamW.
+
+    All take a step back on the device where `optimizer.found_inf` is 1 there, which torch has for its fused ones.
+    """
     groups = parameter_groups(module, weight_decay=weight_decay)
     if not groups:
         raise ValueError(f"{type(module).__name__} has no parameter that could be trained")
     if name == "lars":
         return LARS(groups, lr=lr, momentum=momentum)
     if name == "sgd":
-        return torch.optim.SGD(groups, lr=lr, momentum=momentum, fused=fused)
+        return SGD(groups, lr=lr, momentum=momentum, fused=True)
     if name not in ADAM:
         raise ValueError(f"optimizers are {', '.join(OPTIMIZERS)}; got {name!r}")
-    return ADAM[name](groups, lr=lr, betas=(momentum, 0.999), fused=fused)
+    return ADAM[name](groups, lr=lr, betas=(momentum, 0.999), fused=True)
+
+
+class SGD(torch.optim.SGD):
+    """torch's, whose fused form leaves its momentum uninitialized where the very first step is skipped (torch 2.13)."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        for group in self.param_groups:
+            for p in group["params"] if group["momentum"] else ():
+                if p.grad is not None and "momentum_buffer" not in self.state[p]:
+                    self.state[p]["momentum_buffer"] = torch.zeros_like(p)
+        return super().step(closure)
 
 
 class LARS(torch.optim.Optimizer):
@@ -43,7 +58,11 @@ class LARS(torch.optim.Optimizer):
         m = momentum m + q u,    p = p - lr m
 
     As in Barlow Twins and VICReg: vectors are neither decayed nor scaled, and the scale stands inside the momentum.
+    grad_scale and found_inf are torch's for its fused optimizers: what gradients were multiplied with, and 1 where
+    nothing is to change.
     """
+
+    _step_supports_amp_scaling = True
 
     def __init__(
         self,
@@ -66,6 +85,9 @@ class LARS(torch.optim.Optimizer):
         return loss
 
     def _update(self, p: Tensor, g: Tensor, group: dict[str, Any]) -> None:
+        scale, skipped = getattr(self, "grad_scale", None), getattr(self, "found_inf", None)
+        if scale is not None:
+            g = g / scale
         if p.ndim > 1:
             u = g.add(p, alpha=group["weight_decay"])
             weight, length = torch.linalg.vector_norm(p), torch.linalg.vector_norm(u)
@@ -75,5 +97,6 @@ class LARS(torch.optim.Optimizer):
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(p)
         m = state["momentum_buffer"]
-        m.mul_(group["momentum"]).add_(g)
-        p.add_(m, alpha=-group["lr"])
+        moved = m * group["momentum"] + g
+        m.copy_(moved if skipped is None else torch.where(skipped > 0, m, moved))
+        p.sub_(m * group["lr"] if skipped is None else m * (group["lr"] * (1 - skipped)))

@@ -36,6 +36,12 @@ def whole(x: Tensor) -> Tensor:
     return full.detach()
 
 
+def local(x: Tensor) -> Tensor:
+    """This rank's part of a sharded tensor; any other tensor as it is."""
+    own: Tensor = x.to_local() if hasattr(x, "to_local") else x
+    return own
+
+
 def laid_out_like(x: Tensor, like: Tensor) -> Tensor:
     """`x` on the device, in the memory format and with the shards of `like`; of another shape, as it is.
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from lightning_fabric import Fabric
@@ -12,12 +12,14 @@ from lightning_fabric.wrappers import _FabricOptimizer
 from torch import Tensor, nn
 
 from reglet.engine import checkpoint, guard
-from reglet.engine.ema import moving_average
+from reglet.engine.ema import MovingAverage
+from reglet.engine.feed import Feed
 from reglet.engine.gradient import backward
 from reglet.engine.launch import first_then_all, together
 from reglet.engine.optim import build_optimizer
 from reglet.engine.order import NOISE, seed_of
 from reglet.engine.settings import Settings
+from reglet.engine.shard import whole
 from reglet.losses.base import OnViews
 from reglet.method import Batch, Method
 from reglet.schedules import set_step
@@ -42,6 +44,18 @@ class AnyCall(nn.Module):
         return call(self.method)
 
 
+class Reading(NamedTuple):
+    """What the host knows of a step once it has asked the device.
+
+    norm: the largest of the gradient, before it was clipped, since the last time.
+    broken: the first step that was not finite.
+    """
+
+    terms: dict[str, float]
+    norm: float | None
+    broken: int | None
+
+
 class State:
     """A method on its devices with its optimizer, its moving average where asked for, and the number of steps done."""
 
@@ -49,29 +63,27 @@ class State:
         s = settings
         if s.channels_last and s.strategy != "fsdp":  # which takes no weights in another layout than torch's own
             method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        for loss in method.modules():
-            if isinstance(loss, OnViews):  # an error on one rank alone would leave the others waiting
-                loss.check_finite = fabric.world_size == 1
         self.fabric, self.method, self.settings = fabric, method, s
-        self.average = moving_average(method, decay=s.ema, same_dtype=s.precision != "bf16-true") if s.ema else None
+        self._check_embeddings(fabric.device.type == "cpu")
+        self.average = MovingAverage(method, decay=s.ema) if s.ema else None
         if s.sync_batchnorm and fabric.world_size > 1:
             nn.SyncBatchNorm.convert_sync_batchnorm(method)
         if s.compile:
             compile_method(method, in_parts=s.micro_batch > 0)
         self.model = fabric.setup(AnyCall(method))
-        self.optimizer = build_optimizer(
-            method,
-            s.optimizer,
-            lr=s.lr,
-            momentum=s.momentum,
-            weight_decay=s.weight_decay,
-            fused=s.precision != "16-mixed",
-        )
+        self.optimizer = build_optimizer(method, s.optimizer, lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay)
         self.stepper = cast(_FabricOptimizer, fabric.setup_optimizers(self.optimizer))
         if self.average is not None:
             self.average.to(fabric.device)
+        self.guard = guard.Guard(method, fabric.device)
+        self.scaler: Any = getattr(fabric.strategy.precision, "scaler", None)
+        if self.scaler is None:
+            self.optimizer.found_inf = self.guard.spoiled  # type: ignore[attr-defined]
         self.done = 0
-        self.norm: float | None = None  # of the last gradient, before it was clipped
+        self.steps: int | None = None  # of the whole training
+        self.terms: Terms = {}
+        self.norm: Tensor | None = None  # the largest of the gradient since it was read, before it was clipped
+        self.error = ""  # what was raised on the host
         self.noted: Json = {}  # what the journal had in mind at the checkpoint
 
     @property
@@ -105,40 +117,93 @@ class State:
         out: Tensor = self.model(lambda m: act(m, x))
         return out.float()
 
-    def backward(self, batch: Batch, *, lr: float, steps: int | None = None) -> tuple[Terms, str]:
-        """The terms of the loss, and what is wrong with them or with the gradient, if anything is.
+    def backward(self, batch: Batch, *, lr: float, steps: int | None = None) -> None:
+        """The gradient of step `done`.  `read` tells what came of it.
 
         steps: of the whole training, for weights that are schedules.
         """
-        s = self.settings
-        set_step(self.method, self.done, steps)
+        self.steps = steps
         for group in self.optimizer.param_groups:
             group["lr"] = lr
-        self.before = guard.remember(self.method)
+        self.guard.remember(self.done)
+        self._gradient(batch)
+        if not self.error and (norm := self._norm()) is not None:
+            self.norm = norm if self.norm is None else torch.maximum(self.norm, norm)
+
+    def read(self) -> Reading:
+        """Of the last step: one copy from the device, for which the host waits."""
+        if self.error:
+            return Reading({}, None, self.done)
+        numbers = torch.cat([guard.side_by_side(self.terms, self.norm), self.guard.steps[None]]).tolist()
+        spoiled = int(numbers.pop())
+        norm = None if self.norm is None else numbers.pop()
+        self.norm = None
+        if not spoiled:
+            self.guard.clear()
+        terms = dict(zip(self.terms, numbers, strict=True))
+        return Reading(terms, norm, self.done - spoiled + 1 if spoiled else None)
+
+    def again(self, batch: Batch, *, steps: int | None = None) -> tuple[dict[str, float], str]:
+        """The terms of step `done`, and what is wrong with them or with the gradient, asked at once."""
+        self.steps, self.norm, self.error = steps, None, ""
+        self._check_embeddings(True)
+        self.optimizer.zero_grad()
+        self._gradient(batch)
+        if self.error:
+            return {}, self.error
+        terms = {name: float(term) for name, term in self.terms.items()}
+        norm = None if self.scaler is not None else float(guard.gradient_norm(self.method.parameters()))
+        return terms, guard.complaint(terms, norm)
+
+    def _check_embeddings(self, on: bool) -> None:
+        for loss in self.method.modules():
+            if isinstance(loss, OnViews):  # an error on one rank alone would leave the others waiting
+                loss.check_finite = on and self.fabric.world_size == 1
+
+    def _gradient(self, batch: Batch) -> None:
+        s = self.settings
+        set_step(self.method, self.done, self.steps)
         self.model.train()
         batch = replace(batch, views=self.fabric.strategy.precision.convert_input(list(batch.views)))
         seed = seed_of(s.seed, NOISE, self.fabric.global_rank, self.done)
         try:
-            terms = backward(
+            self.terms = backward(
                 self.fabric, self.model, batch, micro_batch=s.micro_batch, accumulate=s.accumulate, seed=seed
             )
         except FloatingPointError as error:
-            return {}, str(error)
-        self.norm = self._clip()
-        return terms, guard.complaint(terms, None if s.precision == "16-mixed" else self.norm)
+            self.error = str(error)
 
-    def _clip(self) -> float | None:
-        """The norm of the gradient, on every rank: shards know their part only.  None where it is scaled."""
-        limit, scaled = self.settings.clip, self.settings.precision == "16-mixed"
-        if scaled and not limit:
+    def _norm(self) -> Tensor | None:
+        """Of the gradient, which is clipped after it; None where it is scaled and stays so until the optimizer steps.
+
+        Overflow of a scaled one is the scaler's business, so the terms alone are judged.  Where they are not finite,
+        one gradient that is not finite either makes the scaler skip this step and all that follow.
+        """
+        if self.scaler is None:
+            norm = guard.gradient_norm(self.method.parameters())  # of all: NaN in a head must be noticed, too
+            self._judge(norm)
+            self._clip()
+            return norm
+        self._judge(None)
+        for p in self.method.parameters():
+            if p.grad is not None:
+                p.grad.div_(1 - self.guard.spoiled)
+                break
+        if not self.settings.clip:
             return None
-        if scaled:
-            self.fabric.strategy.precision.unscale_gradients(self.optimizer)
-        norm = guard.gradient_norm(self.method.parameters())  # of all: NaN in a head must be noticed, too
-        if limit:
+        self.scaler.unscale_(self.optimizer)
+        norm = guard.gradient_norm(self.method.parameters())
+        self._clip()
+        return norm
+
+    def _judge(self, norm: Tensor | None) -> None:
+        bad = 1 - guard.side_by_side(self.terms, norm).isfinite().all().float()
+        self.guard.judge(cast(Tensor, self.fabric.all_reduce(bad, reduce_op="sum")))
+
+    def _clip(self) -> None:
+        if limit := self.settings.clip:
             clipped = [p for p in self.method.clipped() if p.grad is not None]
             torch.nn.utils.clip_grads_with_norm_(clipped, limit, guard.gradient_norm(clipped))
-        return float(norm)
 
     def step(self, steps: int) -> None:
         self.stepper.step()
@@ -148,7 +213,7 @@ class State:
         if self.method.forgets(self.done):
             self.optimizer.state.clear()
         if self.average is not None:
-            self.average.update_parameters(self.method)
+            self.average.update(self.method, first=self.done == 1)
 
     def save(self, path: Path, config: Json, noted: Json) -> None:
         """noted: what the journal has in mind for its next line."""
@@ -164,16 +229,24 @@ class State:
         self.fabric.strategy.precision.load_state_dict(about["scaler"])
         self.done, self.noted = int(about["step"]), about.get("noted", {})
 
-    def failure(self, folder: Path, config: Json, *, index: Tensor, terms: Terms, says: str) -> Exception:
-        """The error that ends the run, with the bundle that reproduces the step."""
-        path = folder / f"replay-step-{self.done}.safetensors"
-        tensors = guard.bundle(self.method, self.before, index)
-        numbers = {name: str(float(term)) for name, term in terms.items()}  # JSON has no nan
-        about = {"step": self.done, "config": config, "terms": numbers, "says": says}
+    def failure(self, folder: Path, config: Json, feed: Feed, *, step: int) -> Exception:
+        """The error that ends the run, with the bundle that reproduces step `step`, the first that was not finite.
+
+        All is as it was before that step, which is repeated to hear what was wrong.
+        """
+        self.done = step
+        self.guard.restore(step)
+        terms, says = self.again(feed(step), steps=self.steps)
+        self.guard.restore(step)
+        path = folder / f"replay-step-{step}.safetensors"
+        tensors = {f"method.{key}": whole(value) for key, value in self.method.state_dict().items()}
+        tensors["index"] = feed.order.indices(step)
+        numbers = {name: str(term) for name, term in terms.items()}  # JSON has no nan
+        about = {"step": step, "config": config, "terms": numbers, "says": says}
         first_then_all(self.fabric, lambda: checkpoint.write(path, tensors, about))
-        says = says or "another rank's loss or gradient was not finite"
+        says = says or "the loss or gradient was not finite, on another rank or the first time only"
         return guard.NonFiniteError(
-            f"step {self.done}: {says}. The weights were not changed and the last checkpoint is good. "
+            f"step {step}: {says}. The weights were not changed and the last checkpoint is good. "
             f"reglet.train.replay({str(path)!r}) reproduces the step",
             path,
         )

@@ -20,11 +20,13 @@ def half_cosine(share: float, *, start: float, end: float) -> float:
 class Teacher(nn.Module):
     """A copy of `student` that gets no gradient, and is moved by `follow` alone.
 
+    held: where it is 1, on the device, the teacher stands still.  The loop sets it (see `engine.guard`).
     In training its batch norms take the statistics of the batch, like the student's; dropout and drop-path are off.
     """
 
     def __init__(self, student: nn.Module) -> None:
         super().__init__()
+        self.held: Tensor | None = None
         self.net = deepcopy(student).requires_grad_(False)
         self.train(student.training)
 
@@ -45,4 +47,7 @@ class Teacher(nn.Module):
     def follow(self, student: nn.Module, *, momentum: float) -> None:
         """Parameters move a step of 1 - momentum towards the student's.  Buffers are the teacher's own."""
         for mine, theirs in zip(self.net.parameters(), student.parameters(), strict=True):
-            mine.lerp_(theirs.to(mine.dtype), 1 - momentum)
+            if self.held is None:
+                mine.lerp_(theirs.to(mine.dtype), 1 - momentum)
+            else:
+                mine.lerp_(theirs.to(mine.dtype), (1 - self.held).to(mine.dtype) * (1 - momentum))
