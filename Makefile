@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEVICE ?= pretend
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint lint-release docs bench clean
 
 # What runs the product; what checks it takes as long again to install.
 .venv/runs: pyproject.toml constraints.txt
@@ -28,11 +28,20 @@ demo: .venv/runs
 test: .venv/installed
 	DEVICE=$(DEVICE) $(BIN)/python -m pytest -n 2 --dist worksteal
 
-lint: .venv/installed
+lint: .venv/installed lint-release
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
+
+lint-release: .venv/installed
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema custom.github-workflows-require-timeout .github/workflows/*.yml
+	$(BIN)/check-jsonschema --builtin-schema vendor.citation-file-format CITATION.cff
+
+# The site, notebooks executed; a warning is an error.
+docs: .venv/installed
+	$(BIN)/mkdocs build --strict --quiet --site-dir site
 
 bench: .venv-bench/installed
 	.venv-bench/bin/python -m benchmarks

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from reglet.backbones.adapter import Adapter
 from reglet.backbones.build import build
 from reglet.backbones.convnet import ConvNet
+from reglet.backbones.resnet import ResNet
 from reglet.backbones.timm import Timm
 from reglet.backbones.vit import ViT
 from reglet.views import Policy, policy
@@ -25,6 +26,7 @@ from reglet.views import Policy, policy
 Json = dict[str, Any]
 ENCODER, HEAD, PROGRAM, CARD = "encoder.safetensors", "head.safetensors", "encoder.pt2", "card.json"
 TOLERANCE = 1e-4  # relative, of float32 features: other libraries fuse other operations
+RESNETS = {512: "resnet18", 2048: "resnet50"}  # width of the features -> timm's name
 PACKAGES = ("reglet", "torch", "numpy", "lightning-fabric", "safetensors", "timm", "torchvision", "pillow")
 
 
@@ -143,7 +145,7 @@ def snippet(backbone: nn.Module, *, file: str = ENCODER) -> str | None:
         extra = "".join(f", {key}={value!r}" for key, value in _timm_arguments(backbone).items())
         return _code("import timm", f"timm.create_model({backbone.name!r}, num_classes=0{extra})", file)
     if isinstance(backbone, ViT) and backbone.cls_layer in (0, None):
-        made = f"VisionTransformer({_vit_arguments(backbone)})"
+        made = "VisionTransformer({})".format(", ".join(f"{k}={v!r}" for k, v in _vit_arguments(backbone).items()))
         return _code("from timm.models import VisionTransformer", made, file)
     if isinstance(backbone, ConvNet):
         return _convnet(backbone, file)
@@ -252,15 +254,33 @@ def _code(imports: str, made: str, file: str) -> str:
     return f"{imports}\nfrom safetensors.torch import load_file\n\nencoder = {made}\n{load}"
 
 
-def _vit_arguments(vit: ViT) -> str:
-    height, width = vit.grid[0] * vit.patch, vit.grid[1] * vit.patch
+def as_timm(backbone: nn.Module) -> tuple[str, Json] | None:
+    """The name of timm's model with the same weights, and what it is made with besides; None where timm has none."""
+    if isinstance(backbone, Timm):
+        return backbone.name, _timm_arguments(backbone)
+    if isinstance(backbone, ViT) and backbone.cls_layer in (0, None):
+        return "vit_base_patch16_224", {k: v for k, v in _vit_arguments(backbone).items() if k != "num_classes"}
+    if isinstance(backbone, ResNet) and backbone.stem == "imagenet" and backbone.dim in RESNETS:
+        return RESNETS[backbone.dim], {"in_chans": backbone.conv1.in_channels}
+    return None
+
+
+def _vit_arguments(vit: ViT) -> Json:
+    """What timm's VisionTransformer is made with."""
     block: Any = vit.blocks[0]
-    pooled = 'global_pool="token"' if vit.cls_layer == 0 else 'class_token=False, global_pool="avg", fc_norm=False'
-    return (
-        f"img_size=({height}, {width}), patch_size={vit.patch}, in_chans={vit.patch_embed.proj.in_channels}, "
-        f"embed_dim={vit.dim}, depth={len(vit.blocks)}, num_heads={block.attn.heads}, "
-        f"mlp_ratio={block.mlp.fc1.out_features / vit.dim}, num_classes=0, {pooled}"
-    )
+    token = {"global_pool": "token"}
+    mean = {"class_token": False, "global_pool": "avg", "fc_norm": False}
+    return {
+        "img_size": (vit.grid[0] * vit.patch, vit.grid[1] * vit.patch),
+        "patch_size": vit.patch,
+        "in_chans": vit.patch_embed.proj.in_channels,
+        "embed_dim": vit.dim,
+        "depth": len(vit.blocks),
+        "num_heads": block.attn.heads,
+        "mlp_ratio": block.mlp.fc1.out_features / vit.dim,
+        "num_classes": 0,
+        **(token if vit.cls_layer == 0 else mean),
+    }
 
 
 def _timm_arguments(backbone: Timm) -> Json:

@@ -82,10 +82,14 @@ def free_folder(out: Path) -> str:
 
 
 def write_json(path: Path, value: Json) -> None:
+    write_text(path, json.dumps(value, indent=1) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
     """Atomically, as checkpoints are."""
     fresh = path.with_name(path.name + ".tmp")
-    with fresh.open("w") as file:
-        file.write(json.dumps(value, indent=1) + "\n")
+    with fresh.open("w", encoding="utf-8") as file:
+        file.write(text)
         file.flush()
         os.fsync(file.fileno())
     fresh.replace(path)
