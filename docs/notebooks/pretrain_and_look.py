@@ -19,8 +19,9 @@ from reglet.engine.config import from_flat
 from reglet.train import run
 
 folder = Path(tempfile.mkdtemp()) / "run"
-settings = {"data": "digits", "model": "convnet", "method": "visreg", "batch": 128, "epochs": 15, "out": str(folder)}
-result = run(from_flat({"command": "pretrain", **settings}), shown=False)
+settings = {"data": "digits", "model": "convnet_deep", "method": "visreg", "views": "digits-strong", "epochs": 8}
+settings |= {"batch": 64, "lr": 3e-3, "projector": "512-512-32", "loss.lam": 0.6, "loss.slices": 256}
+result = run(from_flat({"command": "pretrain", "out": str(folder), **settings}), shown=False)
 print(sorted(p.name for p in folder.iterdir()))
 
 # %% [markdown]
