@@ -57,7 +57,9 @@ def test_the_address_stands_in_one_place() -> None:
     source = PROJECT["urls"]["Source"]
     for name, url in PROJECT["urls"].items():
         assert url.startswith((source, "https://" + "{}.github.io/{}".format(*source.split("/")[3:]))), name
-    found = re.findall(r"https://(?:raw\.githubusercontent|github)\.com/([\w-]+/[\w-]+)", (ROOT / "pyproject.toml").read_text())
+    found = re.findall(
+        r"https://(?:raw\.githubusercontent|github)\.com/([\w-]+/[\w-]+)", (ROOT / "pyproject.toml").read_text()
+    )
     assert set(found) == {source.removeprefix("https://github.com/")}
 
 

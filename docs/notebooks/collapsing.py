@@ -88,8 +88,8 @@ plt.show()
 # %% [markdown]
 # ## What a loss can still do when it has collapsed
 #
-# Near collapse some losses send no gradient: they cannot repair what has happened. Take embeddings that are nearly equal
-# and look at the size of the gradient per sample.
+# Near collapse some losses send no gradient: they cannot repair what has happened. Take embeddings that are nearly
+# equal, and look at the size of the gradient per sample.
 
 # %%
 for criterion in (reglet.VISReg(slices=256), reglet.SIGReg(slices=256), reglet.SWD(slices=256)):

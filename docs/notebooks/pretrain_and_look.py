@@ -5,8 +5,8 @@
 # %% [markdown]
 # # Pretrain and look
 #
-# An encoder is pretrained on images without labels. Then we look at what it has learned: a probe, a map of its features,
-# the spectrum. The images are the digits inside scikit-learn; for your own, write `data="photos/"`.
+# An encoder is pretrained on images without labels. Then we look at what it has learned: a probe, a map of its
+# features, the spectrum. The images are the digits inside scikit-learn; for your own, write `data="photos/"`.
 
 # %%
 import tempfile

@@ -7,7 +7,6 @@ builds it.  That is tried before anyone sees the folder.  Other architectures co
 import json
 import shutil
 from pathlib import Path
-from textwrap import indent
 from typing import Any
 
 import torch
@@ -115,7 +114,7 @@ def model_card(
     kind = method.get("loss") or method.get("method") or "unknown"
     lines = ["---", f"library_name: {'timm' if timm else 'reglet'}", "pipeline_tag: image-feature-extraction"]
     lines += [f"license: {licence or 'other'}", f"tags: [reglet, self-supervised-learning, {json.dumps(kind)}]"]
-    lines += _results(found["eval"], data) + ["---", "", f"# {about['name']}, trained by reglet", ""]
+    lines += [*_results(found["eval"], data), "---", "", f"# {about['name']}, trained by reglet", ""]
     lines += [
         f"An image encoder: {about['in_channels']} x {about['size']} x {about['size']} pixels to {about['features']} "
         f"features. Trained with `{kind}` (`reglet {method.get('command', 'pretrain')}`).",
@@ -132,7 +131,7 @@ def model_card(
     classes = f", {len(data['classes'])} classes" if data.get("classes") else ""
     lines += [
         f"{data.get('images', '?')} images of `{data.get('name', '?')}`{classes}. Licence of the data: "
-        f"{data.get('licence', 'not stated')}. Licence of these weights: {licence or 'not stated by who trained them'}.",
+        f"{data.get('licence', 'not stated')}. Licence of these weights: {licence or 'not stated'}.",
         "",
         "## Scores",
         "",
@@ -172,7 +171,9 @@ def _results(found: Json | None, data: Json) -> list[str]:
     name = json.dumps(str(data.get("name", "unknown")))
     lines = ["model-index:", "- name: encoder", "  results:", "  - task: {type: image-classification}"]
     lines += [f"    dataset: {{name: {name}, type: {name}}}", "    metrics:"]
-    return lines + [f"    - {{type: accuracy, name: {probe} probe, value: {100 * s:.2f}}}" for probe, s in scores.items()]
+    return lines + [
+        f"    - {{type: accuracy, name: {probe} probe, value: {100 * s:.2f}}}" for probe, s in scores.items()
+    ]
 
 
 def _verdict(found: Json | None) -> str:

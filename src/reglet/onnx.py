@@ -1,6 +1,7 @@
 """An encoder as ONNX, run once in onnxruntime before anyone else runs it."""
 
 import warnings
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -32,14 +33,21 @@ def write_onnx(encoder: Path, file: Path) -> Json:
 
 def _write(backbone: nn.Module, x: torch.Tensor, file: Path) -> None:
     try:
-        import onnxscript  # noqa: F401: what torch.onnx needs
+        import_module("onnxscript")  # what torch.onnx needs
     except ImportError as error:
         raise ImportError("onnx= needs onnx, onnxscript and onnxruntime: pip install 'reglet[onnx]'") from error
-    names = {"input_names": ["images"], "output_names": ["features"]}
     many = torch.export.Dim("n", min=1)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", FutureWarning)  # of torch's own use of its own parts
-        program = torch.onnx.export(backbone, (x,), dynamo=True, dynamic_shapes=({0: many},), verbose=False, **names)
+        program = torch.onnx.export(
+            backbone,
+            (x,),
+            dynamo=True,
+            dynamic_shapes=({0: many},),
+            input_names=["images"],
+            output_names=["features"],
+            verbose=False,
+        )
     assert program is not None
     program.save(str(file), external_data=False)
 

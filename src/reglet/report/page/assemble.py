@@ -1,6 +1,6 @@
 """The whole page: sections into the template, with style, script, figures and Plotly inside."""
 
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from importlib.resources import files
 from string import Template
 
@@ -56,7 +56,7 @@ def assemble(title: str, sections: dict[str, str], figures: Figures, maps: Embed
     maps = maps or EmbeddingMaps()
     return Template(_file("template.html")).substitute(
         title=esc(title),
-        made=esc(datetime.now(timezone.utc).strftime("%Y-%m-%d %H:%M UTC")),
+        made=esc(datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")),
         style=_file("style.css"),
         navigation="".join(f'<a href="#{key}">{NAVIGATION[key]}</a>' for key, text in sections.items() if text),
         sections="".join(sections.values()),
