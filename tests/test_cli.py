@@ -209,8 +209,8 @@ def test_a_network_of_the_wrong_kind_is_explained(
     assert main([*ask, "accelerator=cpu"]) == 0
     assert main(["eval", str(out), f"data={data}", "blocks=4"]) == 2
     assert "has no `blocks` and `norm` of a vision transformer" in capsys.readouterr().err
-    assert main(["eval", str(out), f"data={data}", "device=gpu"]) == 2
-    assert "device is auto, cpu, cuda or mps; got 'gpu'" in capsys.readouterr().err
+    assert main(["eval", str(out), f"data={data}", "accelerator=gpu"]) == 2
+    assert "accelerator is one of auto, cpu, cuda, mps; got 'gpu'" in capsys.readouterr().err
 
 
 def test_arguments_of_several_values() -> None:

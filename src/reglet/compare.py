@@ -20,7 +20,8 @@ from reglet.engine.build import Parts, build_parts
 from reglet.engine.config import Config
 from reglet.engine.run_folder import CONFIG, RunError, differences, read_config, write_json
 from reglet.engine.settings import FREE
-from reglet.evaluate.extract import extract
+from reglet.evaluate.compute import Compute, compute
+from reglet.evaluate.extract import CPU, extract
 from reglet.export import ENCODER, load_encoder
 from reglet.probes import knn_probe, knn_votes, linear_probe
 from reglet.runs import Finished, Paired, Run, execute, paired
@@ -149,7 +150,8 @@ def _run_and_score(one: Run, parts: dict[str, Parts], *, arms: dict[str, Config]
             raise RunError(f"stopped after step {result.steps} of {folder}; the same command goes on from there")
     else:
         _require_unchanged(folder, config)
-    return dict(score(folder, parts[one.arm], robust=robust))
+    where = compute(accelerator=config.accelerator, precision=config.precision)
+    return dict(score(folder, parts[one.arm], robust=robust, where=where))
 
 
 def _in_words(finished: Finished) -> str:
@@ -164,27 +166,30 @@ def _require_unchanged(out: Path, config: Config) -> None:
 
 
 @torch.no_grad()
-def score(folder: Path, parts: Parts, *, robust: bool = True) -> dict[str, float]:
+def score(folder: Path, parts: Parts, *, robust: bool = True, where: Compute = CPU) -> dict[str, float]:
     """Of the encoder in `folder`, on the data of `parts`: what a probe reads from it, corrupted too, and its rank."""
     encoder, preprocess, card = load_encoder(folder)
     test = parts.images if parts.test is None else parts.test
-    x = extract(encoder, test, preprocess)
+    x = extract(encoder, test, preprocess, compute=where)
     scores = {"rank": rankme(x)}
     if parts.images.labels is None or test.labels is None or parts.test is None:
         return scores
-    known, y = extract(encoder, parts.images, preprocess), parts.images.labels
+    known, y = extract(encoder, parts.images, preprocess, compute=where), parts.images.labels.to(where.place)
+    y_test, net = test.labels.to(where.place), where.copies(encoder)[0]
     if "accuracy" in card["metrics"]:
         scores["accuracy"] = float(card["metrics"]["accuracy"])
-    scores["linear"] = linear_probe(known, y, x, test.labels).accuracy
+    scores["linear"] = linear_probe(known, y, x, y_test).accuracy
     k = min(20, len(known))
-    scores["knn"] = knn_probe(known, y, x, test.labels, k=k)
+    scores["knn"] = knn_probe(known, y, x, y_test, k=k)
     if robust:
         few = torch.arange(len(test))[:ROBUST_IMAGES]
 
         def predict(images: Tensor) -> Tensor:
             pixels = (images * 255).round().to(torch.uint8)
-            return knn_votes(known, y, encoder(preprocess(pixels)).float(), k=k)
+            with where.mixed():
+                z = net(where.cast(preprocess(where.take(pixels)))).float()
+            return knn_votes(known, y, z, k=k)
 
-        seen = robustness(predict, test.batch(few), test.labels[few], severities=SEVERITIES)
+        seen = robustness(predict, where.take(test.batch(few)), y_test[few.to(where.place)], severities=SEVERITIES)
         scores["corrupted"] = seen.mean
     return {key: scores[key] for key in NAMES if key in scores}

@@ -1,8 +1,9 @@
 """`reglet doctor`"""
 
-from reglet.cli.words import OK, asks_help, directory, whole
+from reglet.cli.words import COMPUTE, COMPUTE_HELP, OK, asks_help, computing, directory, whole
 
-HELP = """\
+HELP = (
+    """\
 reglet doctor DIRECTORY [data=...] [images=1000] [seed=0]
 
   reglet doctor runs/a                        a run: encoder, projector, loss and batch norm
@@ -14,20 +15,27 @@ doctor.json in the directory has every number.
 
   data     as for pretrain; default: the run's own, its test images where it has any
   images   how many to look at, at most
-
+"""
+    + COMPUTE_HELP
+    + """
 Exit code: 0 healthy, 1 sick, 4 too few images to tell; 2 for a mistake in what was asked.
 """
+)
 
 
 def doctor(words: list[str]) -> int:
     if asks_help(words):
         print(HELP, end="")
         return OK
-    run, given = directory("doctor", words, ("run", "data", "images", "seed"))
+    run, given = directory("doctor", words, ("run", "data", "images", "seed", *COMPUTE))
     from reglet.evaluate.examine import REPORT, examine
 
     verdict = examine(
-        run, data=given.get("data", ""), images=whole("images", given, 1000), seed=whole("seed", given, 0)
+        run,
+        data=given.get("data", ""),
+        images=whole("images", given, 1000),
+        seed=whole("seed", given, 0),
+        **computing(given),
     )
     print(f"{run}: {verdict.name}\n")
     for finding in verdict.findings:

@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from reglet.cli.words import OK, asks_help, pairs, whole
+from reglet.cli.words import COMPUTE, COMPUTE_HELP, OK, asks_help, computing, pairs, whole
 
-HELP = """\
+HELP = (
+    """\
 reglet embed run=DIRECTORY data=... out=FILE
 
   run    directory of a run, or of an exported encoder
@@ -14,13 +15,15 @@ reglet embed run=DIRECTORY data=... out=FILE
          names of files, labels and domain; a file that cannot be read is named and left out
   batch  images at a time (256)
 """
+    + COMPUTE_HELP
+)
 
 
 def embed(words: list[str]) -> int:
     if asks_help(words):
         print(HELP, end="")
         return OK
-    given = pairs(words, ("run", "data", "split", "out", "batch"))
+    given = pairs(words, ("run", "data", "split", "out", "batch", *COMPUTE))
     for key in ("run", "out"):
         if key not in given:
             raise ValueError(f"reglet embed needs {key}=; see reglet embed --help")
@@ -33,6 +36,7 @@ def embed(words: list[str]) -> int:
         out,
         split=given.get("split", ""),
         batch=whole("batch", given, 256, least=1),
+        **computing(given),
     )
     print(f"{out}: {shape[0]} images, {shape[1]} features")
     return OK

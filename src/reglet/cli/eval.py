@@ -2,9 +2,10 @@
 
 from pathlib import Path
 
-from reglet.cli.words import OK, asks_help, directory, whole
+from reglet.cli.words import COMPUTE, COMPUTE_HELP, OK, asks_help, computing, directory, whole
 
-HELP = """\
+HELP = (
+    """\
 reglet eval DIRECTORY [data=...] [probes=knn,linear] ...
 
   reglet eval runs/a                                   on the data of the run
@@ -26,11 +27,12 @@ like.  A table, and eval.json in the directory.
            few       ten labels of each class, five draws
   blocks   of a ViT, how many last ones the linear probes see (1; 4 in VISReg's and SER's protocols)
   batch    images at a time (256)
-  device   auto, cpu, cuda or mps
   seed     of splits and probes (0)
   out      file for the numbers, instead of eval.json in the directory
 """
-KEYS = ("run", "data", "train", "test", "probes", "blocks", "batch", "device", "seed", "out")
+    + COMPUTE_HELP
+)
+KEYS = ("run", "data", "train", "test", "probes", "blocks", "batch", "seed", "out", *COMPUTE)
 
 
 def evaluate(words: list[str]) -> int:
@@ -51,7 +53,7 @@ def evaluate(words: list[str]) -> int:
         probes=given.get("probes", "knn,linear").split(","),
         blocks=whole("blocks", given, 1, least=1),
         batch=whole("batch", given, 256, least=1),
-        device=given.get("device", "auto"),
+        **computing(given),
         seed=whole("seed", given, 0),
         out=out,
     )

@@ -3,12 +3,13 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from reglet.cli.words import OK, asks_help, pairs, whole
+from reglet.cli.words import COMPUTE, COMPUTE_HELP, OK, asks_help, computing, pairs, whole
 
 if TYPE_CHECKING:
     from reglet.evaluate.predict import Predictions
 
-HELP = """\
+HELP = (
+    """\
 reglet predict DIRECTORY [DATA] [out=predictions.csv] ...
 
   reglet predict runs/b images/ out=predictions.csv    the class of every image in a folder, and all probabilities
@@ -26,7 +27,9 @@ on images that the run was not trained on.
            class; default: the first lines, on the screen
   batch    images at a time (256)
 """
-KEYS = ("run", "data", "split", "out", "batch")
+    + COMPUTE_HELP
+)
+KEYS = ("run", "data", "split", "out", "batch", *COMPUTE)
 SHOWN = 20
 
 
@@ -50,7 +53,12 @@ def predict(words: list[str]) -> int:
         require_suffix(out)
     apart = screen(stderr=True)
     found = classify(
-        Path(given["run"]), given.get("data", ""), split=given.get("split", ""), batch=batch, says=apart.print
+        Path(given["run"]),
+        given.get("data", ""),
+        split=given.get("split", ""),
+        batch=batch,
+        says=apart.print,
+        **computing(given),
     )
     if out is None:
         _show(found)

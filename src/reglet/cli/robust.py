@@ -1,8 +1,9 @@
 """`reglet robust`"""
 
-from reglet.cli.words import OK, asks_help, directory, whole
+from reglet.cli.words import COMPUTE, COMPUTE_HELP, OK, asks_help, computing, directory, whole
 
-HELP = """\
+HELP = (
+    """\
 reglet robust DIRECTORY [data=...] [severities=1,2,3,4,5] [perturbations=false] [images=1000] [batch=256] [seed=0]
 
   reglet robust runs/a                          a run, on its own data
@@ -11,8 +12,11 @@ reglet robust DIRECTORY [data=...] [severities=1,2,3,4,5] [perturbations=false] 
 Accuracy of a linear probe, fitted to clean features, under the 15 corruptions of ImageNet-C, made anew at the size of
 the images; with perturbations=true also along the 14 sequences of ImageNet-P, with how often the prediction flips.
 robust.json in the directory has every number.
+
 """
-KEYS = ("run", "data", "severities", "perturbations", "images", "batch", "seed")
+    + COMPUTE_HELP
+)
+KEYS = ("run", "data", "severities", "perturbations", "images", "batch", "seed", *COMPUTE)
 
 
 def robust(words: list[str]) -> int:
@@ -36,6 +40,7 @@ def robust(words: list[str]) -> int:
         images=whole("images", given, 1000, least=2),
         batch=whole("batch", given, 256, least=1),
         seed=whole("seed", given, 0),
+        **computing(given),
     )
     show(found)
     print(f"\n{run / REPORT} has every number.")

@@ -4,6 +4,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
+from typing import Any
 
 OK, WRONG, NOT_FINITE, INTERRUPTED = 0, 2, 3, 130
 
@@ -41,6 +42,19 @@ def whole(key: str, given: Mapping[str, str], default: int, *, least: int = 0) -
     if not text.isdecimal() or int(text) < least:
         raise ValueError(f"{key} is a whole number, at least {least}; got {text!r}")
     return int(text)
+
+
+COMPUTE = ("accelerator", "devices", "precision")
+COMPUTE_HELP = """\
+  accelerator  auto, cpu, cuda or mps      devices  GPUs that take turns (1)
+  precision    of the network: 32-true, bf16-mixed, 16-mixed or bf16-true
+"""
+
+
+def computing(given: Mapping[str, str]) -> dict[str, Any]:
+    """The keys of COMPUTE, as everything that runs an encoder takes them."""
+    named = {key: given[key] for key in ("accelerator", "precision") if key in given}
+    return {**named, "devices": whole("devices", given, 1, least=1)}
 
 
 def asks_help(words: list[str]) -> bool:

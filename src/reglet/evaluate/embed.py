@@ -8,6 +8,7 @@ import torch
 
 from reglet.data import Images, load
 from reglet.evaluate.columns import require_suffix, write_columns
+from reglet.evaluate.compute import compute
 from reglet.evaluate.extract import extract, require_fit
 from reglet.evaluate.run import open_encoder, reading
 
@@ -19,6 +20,9 @@ def embed(
     *,
     split: str = "",
     batch: int = 256,
+    accelerator: str = "auto",
+    devices: int = 1,
+    precision: str = "32-true",
     says: Callable[[str], None] = print,
 ) -> tuple[int, int]:
     """Features by the encoder in `run` of the data `spec`, to a .csv, .npz or .parquet file.  Gives their shape.
@@ -29,8 +33,9 @@ def embed(
     require_suffix(out)
     encoder, preprocess, card = open_encoder(run)
     images = load(spec, split=split, once=True, **reading(card))
-    require_fit(encoder, images, preprocess, device="cpu")
-    x = extract(encoder, images, preprocess, batch=batch)
+    where = compute(accelerator=accelerator, devices=devices, precision=precision)
+    require_fit(encoder, images, preprocess)
+    x = extract(encoder, images, preprocess, batch=batch, compute=where).cpu()
     fine = readable(images, says=says)
     names = images.names(fine)
     columns = {} if names is None else {"file_name": np.array(names)}

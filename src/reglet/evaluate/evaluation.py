@@ -10,7 +10,8 @@ from typing import Any
 from torch import Tensor, nn
 
 from reglet.data import Images
-from reglet.evaluate.extract import extract, require_fit
+from reglet.evaluate.compute import Compute
+from reglet.evaluate.extract import CPU, extract, require_fit
 from reglet.evaluate.labelled import labels_of
 from reglet.evaluate.probing import DEFAULT, PROBES, ProbeData, by_domain
 from reglet.evaluate.representation import Numbers, representation
@@ -45,7 +46,7 @@ def evaluate(
     probes: Sequence[str] = DEFAULT,
     blocks: int = 1,
     batch: int = 256,
-    device: str = "cpu",
+    compute: Compute = CPU,
     seed: int = 0,
 ) -> Evaluation:
     """Score `encoder` (images -> (n, d)) on images with labels, prepared by `preprocess`.
@@ -55,11 +56,11 @@ def evaluate(
     """
     _known(probes)
     train_labels, test_labels = labels_of(train, test)
-    require_fit(encoder, train, preprocess, device=device)
-    require_fit(encoder, test, preprocess, device=device)
+    require_fit(encoder, train, preprocess)
+    require_fit(encoder, test, preprocess)
     clock = _Clock()
     wide, wide_test = (
-        extract(encoder, images, preprocess, blocks=blocks, batch=batch, device=device) for images in (train, test)
+        extract(encoder, images, preprocess, blocks=blocks, batch=batch, compute=compute) for images in (train, test)
     )
     clock.lap("features")
     d = wide.shape[1] // blocks  # the last block's are the encoder's own

@@ -20,7 +20,8 @@ from reglet.engine.config import Config
 from reglet.engine.feed import ViewPolicy
 from reglet.engine.order import VIEWS, generator
 from reglet.engine.run_folder import CHECKPOINT, CONFIG, RunError, read_run, write_json
-from reglet.evaluate.extract import extract
+from reglet.evaluate.compute import Compute, compute
+from reglet.evaluate.extract import CPU, extract
 from reglet.export import CARD, load_encoder
 from reglet.losses.base import OnViews
 from reglet.losses.slices import Slices
@@ -32,12 +33,22 @@ REPORT = "doctor.json"
 BATCHES, ANCHORS = 6, 8  # each of so many samples is embedded in so many batches, among other mates in each
 
 
-def examine(run: Path, *, data: str = "", images: int = 1000, seed: int = 0) -> Verdict:
+def examine(
+    run: Path,
+    *,
+    data: str = "",
+    images: int = 1000,
+    accelerator: str = "auto",
+    devices: int = 1,
+    precision: str = "32-true",
+    seed: int = 0,
+) -> Verdict:
     """The verdict on the run, or the exported encoder, in the directory `run`; also written there, as doctor.json.
 
     data: as for pretraining; the run's own unless given, and there the test images where it has any.
     images: how many to look at, at most.
     """
+    where = compute(accelerator=accelerator, devices=devices, precision=precision)
     if (run / CONFIG).exists():
         config, parts, encoder = _load(run, data)
         chosen = _some(parts.images if parts.test is None else parts.test, images, seed)
@@ -45,9 +56,10 @@ def examine(run: Path, *, data: str = "", images: int = 1000, seed: int = 0) -> 
             parts.method,
             chosen,
             parts.policy,
-            features=extract(_Encoder(encoder), chosen, parts.preprocess, finite=False),
+            features=extract(_Encoder(encoder), chosen, parts.preprocess, finite=False, compute=where),
             batch=config.batch,
             norm_batch=_norm_batch(config),
+            compute=where,
             seed=seed,
         )
         found = replace(found, same_slices=_same_slices(config, parts.method), batch=_loss_batch(config, parts.method))
@@ -58,7 +70,7 @@ def examine(run: Path, *, data: str = "", images: int = 1000, seed: int = 0) -> 
             raise RunError(f"{run} is an exported encoder, without its data: give data=")
         backbone, preprocess, card = load_encoder(run)
         chosen = _some(load(data, size=card["architecture"]["size"]), images, seed)
-        found = Symptoms(extract(backbone, chosen, preprocess, finite=False))
+        found = Symptoms(extract(backbone, chosen, preprocess, finite=False, compute=where))
     else:
         raise RunError(f"{run} is no directory of a run or of an exported encoder: no {CONFIG} and no {CARD}")
     verdict = diagnose(found)
@@ -76,6 +88,7 @@ def look(
     features: Float[Tensor, "n d"],
     batch: int,
     norm_batch: int | None = None,
+    compute: Compute = CPU,
     seed: int = 0,
 ) -> Symptoms:
     """The symptoms of a method: of its features, and where it compares views, of its projector, loss and batch norms.
@@ -84,17 +97,20 @@ def look(
     norm takes its statistics, the batch unless given.
     """
     found = Symptoms(features, batch=batch)
-    net = _embedder(method.eval())
+    method = compute.copies(method)[0]  # type: ignore[assignment]
+    net = _embedder(method)
     if policy.n_global < 2:
         return found
-    views = _two_views(policy, images, seed)
-    found = replace(found, views=torch.stack([_in_parts(method.encode, v) for v in views]))
-    if net is None:
-        return found
-    z = torch.stack([_in_parts(net, v) for v in views])
+    with compute.mixed():
+        views = compute.cast(_two_views(policy, images, compute, seed))
+        found = replace(found, views=torch.stack([_in_parts(method.encode, v) for v in views]))
+        if net is None:
+            return found
+        z = torch.stack([_in_parts(net, v) for v in views])
     if not bool(torch.isfinite(z).all()):
         return replace(found, embeddings=z)
-    share, gap = _batch_norm(method, views, z, size=norm_batch or batch, seed=seed)
+    with compute.mixed():
+        share, gap = _batch_norm(method, views, z, size=norm_batch or batch, seed=seed)
     return replace(found, embeddings=z, gradients=_gradients(method, z[:, :batch]), batch_share=share, mode_gap=gap)
 
 
@@ -136,13 +152,13 @@ class _Encoder(nn.Module):
         return self.method.encode(x)
 
 
-def _two_views(policy: ViewPolicy, images: Images, seed: int) -> Float[Tensor, "2 n c h w"]:
+def _two_views(policy: ViewPolicy, images: Images, compute: Compute, seed: int) -> Float[Tensor, "2 n c h w"]:
     """The first two global views of each image, drawn as training draws them."""
     draws = policy.draw(len(images), generator(seed, VIEWS, 1))
     rows = []
     for part in torch.arange(len(images)).split(256):
         taken = [draw.take(slice(int(part[0]), int(part[-1]) + 1)) for draw in draws]
-        rows.append(torch.stack(policy.apply(images.batch(part), taken)[:2]))
+        rows.append(torch.stack(policy.apply(compute.take(images.batch(part)), taken)[:2]))
     return torch.cat(rows, 1)
 
 
@@ -184,6 +200,7 @@ def _batch_norm(
 
     def embed(index: Tensor) -> Tensor:
         """The first view's embeddings, both views in one forward where training does so."""
+        index = index.to(views.device)
         x = torch.cat([views[0, index], views[1, index]]) if joint else views[0, index]
         return net(x)[: len(index)].float()
 

@@ -7,8 +7,11 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet.data import Images
+from reglet.evaluate.compute import Compute
 from reglet.probes import last_blocks
 from reglet.types import WrongKindError
+
+CPU = Compute()
 
 
 @torch.no_grad()
@@ -19,34 +22,37 @@ def extract(
     *,
     blocks: int = 1,
     batch: int = 256,
-    device: str = "cpu",
+    compute: Compute = CPU,
     finite: bool = True,
 ) -> Float[Tensor, "n d"]:
     """What `encoder` makes of every image; with `blocks` > 1, of a ViT, what its last blocks make, side by side.
 
     finite: whether anything else is an error; the doctor wants to see it.
     """
-    encoder = encoder.to(device).eval()
+    nets = compute.copies(encoder)
     rows: list[Tensor] = []
-    for index in torch.arange(len(images)).split(batch):
-        x = preprocess(images.batch(index).to(device))
-        y = encoder(x) if blocks == 1 else last_blocks(encoder, x, blocks=blocks)
+    for i, index in enumerate(torch.arange(len(images)).split(batch)):
+        net = nets[i % len(nets)]
+        x = compute.cast(preprocess(compute.take(images.batch(index), i % len(nets))))
+        with compute.mixed():
+            y = net(x) if blocks == 1 else last_blocks(net, x, blocks=blocks)
         if not rows:
             _check(encoder, x, y)
         rows.append(y.float())
-    z = torch.cat(rows)
+    z = torch.cat([row.to(compute.place) for row in rows])
     broken = int((~z.isfinite()).any(1).sum())
     if broken and finite:
         raise ValueError(f"{type(encoder).__name__} gives features that are not finite for {broken} of {len(z)} images")
     return z
 
 
-def require_fit(encoder: nn.Module, images: Images, preprocess: Callable[[Tensor], Tensor], *, device: str) -> None:
+def require_fit(encoder: nn.Module, images: Images, preprocess: Callable[[Tensor], Tensor]) -> None:
     """Raise where `encoder` cannot take such images, before hours are spent on them."""
+    device = next((p.device for p in encoder.parameters()), torch.device("cpu"))
     x = preprocess(images.batch(torch.arange(min(2, len(images)))).to(device))
     try:
         with torch.no_grad():
-            y = encoder.to(device).eval()(x)
+            y = encoder.eval()(x)
     except RuntimeError as error:
         first = str(error).splitlines()[0]
         raise ValueError(f"{type(encoder).__name__} takes no images of shape {tuple(x.shape[1:])}: {first}") from error

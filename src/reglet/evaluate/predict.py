@@ -14,6 +14,7 @@ from reglet.data.hold_out import shared
 from reglet.engine.build import build_data
 from reglet.engine.run_folder import CONFIG, RunError, read_config, read_run
 from reglet.evaluate.columns import write_columns
+from reglet.evaluate.compute import compute
 from reglet.evaluate.embed import readable
 from reglet.evaluate.extract import extract, require_fit
 from reglet.evaluate.run import open_data, open_encoder, reading, require_same
@@ -62,6 +63,9 @@ def predict(
     *,
     split: str = "",
     batch: int = 256,
+    accelerator: str = "auto",
+    devices: int = 1,
+    precision: str = "32-true",
     says: Callable[[str], None] = print,
 ) -> Predictions:
     """By the classifier that `reglet train` left in the directory `run`.
@@ -80,8 +84,9 @@ def predict(
     head, classes = found
     how = reading(card)
     images = load(spec, split=split, once=True, **how) if spec else open_data(run, "", "", "", **how)[1]
-    require_fit(encoder, images, preprocess, device="cpu")
-    z = extract(encoder, images, preprocess, batch=batch)
+    where = compute(accelerator=accelerator, devices=devices, precision=precision)
+    require_fit(encoder, images, preprocess)
+    z = extract(encoder, images, preprocess, batch=batch, compute=where).cpu()
     fine = readable(images, says=says)
     labels = _labels(images, fine, classes)
     with torch.no_grad():

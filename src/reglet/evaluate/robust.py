@@ -11,6 +11,7 @@ from torch import Tensor
 from reglet.data import Part
 from reglet.diagnostics.robustness import Robustness, Stability, robustness, stability
 from reglet.engine.run_folder import write_json
+from reglet.evaluate.compute import compute
 from reglet.evaluate.extract import extract, require_fit
 from reglet.evaluate.labelled import labels_of
 from reglet.evaluate.run import open_data, open_encoder, reading
@@ -48,6 +49,9 @@ def robust_run(
     perturbations: bool = False,
     images: int = 1000,
     batch: int = 256,
+    accelerator: str = "auto",
+    devices: int = 1,
+    precision: str = "32-true",
     seed: int = 0,
     out: Path | None = None,
 ) -> Robust:
@@ -56,22 +60,25 @@ def robust_run(
     A linear classifier is fitted to the clean features of the training images.  images: of the test part, at most.
     The numbers are written to robust.json in the directory, or to `out`.
     """
+    where = compute(accelerator=accelerator, devices=devices, precision=precision)
     encoder, preprocess, card = open_encoder(run)
     train, test = open_data(run, data, "", "", **reading(card))
     y, y_test = labels_of(train, test)
-    require_fit(encoder, train, preprocess, device="cpu")
+    require_fit(encoder, train, preprocess)
     few = torch.randperm(len(test), generator=torch.Generator().manual_seed(seed))[:images].sort().values
-    x = extract(encoder, train, preprocess, batch=batch)
-    standard = Standard(x)
-    weight, bias = logistic_regression(standard(x), y, strength=STRENGTH)
+    x = extract(encoder, train, preprocess, batch=batch, compute=where)
+    standard, net = Standard(x), where.copies(encoder)[0]
+    weight, bias = logistic_regression(standard(x), y.to(x.device), strength=STRENGTH)
 
     @torch.no_grad()
     def predict(pictures: Tensor) -> Tensor:
         pixels = (pictures * 255).round().to(torch.uint8)
-        return F.linear(standard(encoder(preprocess(pixels)).float()).double(), weight, bias)
+        with where.mixed():
+            z = net(where.cast(preprocess(where.take(pixels)))).float()
+        return F.linear(standard(z).to(weight.dtype), weight, bias)
 
     chosen = Part(test, few, name=f"{len(few)} of {len(test)}")
-    pictures, truth = chosen.batch(torch.arange(len(few))), y_test[few]
+    pictures, truth = where.take(chosen.batch(torch.arange(len(few)))), y_test[few].to(where.place)
     found = Robust(
         len(few),
         robustness(predict, pictures, truth, severities=severities, seed=seed, batch=batch),

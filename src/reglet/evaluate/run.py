@@ -4,15 +4,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
 from reglet.data import Images, load, load_pair
 from reglet.data.hold_out import hold_out_test
 from reglet.data.pair import paired
 from reglet.engine.build import build_data
-from reglet.engine.launch import require_accelerator
 from reglet.engine.run_folder import CONFIG, RunError, read_run, write_json
+from reglet.evaluate.compute import compute
 from reglet.evaluate.evaluation import Evaluation, evaluate
 from reglet.evaluate.labelled import split
 from reglet.evaluate.probing import DEFAULT
@@ -31,7 +30,9 @@ def evaluate_run(
     probes: Sequence[str] = DEFAULT,
     blocks: int = 1,
     batch: int = 256,
-    device: str = "auto",
+    accelerator: str = "auto",
+    devices: int = 1,
+    precision: str = "32-true",
     seed: int = 0,
     out: Path | None = None,
 ) -> Evaluation:
@@ -40,15 +41,11 @@ def evaluate_run(
     data: as for pretraining; the run's own unless given, cut as it was.  train, test: names of its parts; where there
     are none, the images are tested on that every command holds out (`reglet.data.hold_out`).
     """
+    where = compute(accelerator=accelerator, devices=devices, precision=precision)
     encoder, preprocess, card = open_encoder(run)
     images, held = open_data(run, data, train, test, **reading(card))
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
-    if device.split(":")[0] not in ("cpu", "cuda", "mps"):
-        raise ValueError(f"device is auto, cpu, cuda or mps; got {device!r}")
-    require_accelerator(device.split(":")[0])
     found = evaluate(
-        encoder, images, held, preprocess, probes=probes, blocks=blocks, batch=batch, device=device, seed=seed
+        encoder, images, held, preprocess, probes=probes, blocks=blocks, batch=batch, compute=where, seed=seed
     )
     about = {"encoder": card["architecture"], "versions": versions()}
     write_json(out or run / REPORT, {**found.json(), **about})

@@ -15,6 +15,7 @@ from reglet.engine.build import build_parts
 from reglet.engine.config import Config
 from reglet.engine.feed import ViewPolicy
 from reglet.engine.run_folder import CHECKPOINT, CONFIG, RunError, read_run
+from reglet.evaluate.compute import Compute
 from reglet.evaluate.extract import extract
 from reglet.evaluate.labelled import split
 from reglet.evaluate.run import open_data, open_encoder, reading, require_same
@@ -45,11 +46,11 @@ class Source:
     @torch.no_grad()
     def features(self, images: Images) -> Float[Tensor, "n d"]:
         """Of every image, on the CPU."""
-        return extract(self.encoder, images, self.preprocess, device=device_of(self.encoder)).cpu()
+        return extract(self.encoder, images, self.preprocess, compute=Compute((device_of(self.encoder),))).cpu()
 
 
-def device_of(module: nn.Module) -> str:
-    return str(next((p.device for p in module.parameters()), "cpu"))
+def device_of(module: nn.Module) -> torch.device:
+    return next((p.device for p in module.parameters()), torch.device("cpu"))
 
 
 @torch.no_grad()
