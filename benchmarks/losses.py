@@ -49,7 +49,7 @@ def cases() -> list[Case]:
             Case(vicreg, "VICReg", size, shape, min(8 * n * n * d, 8 * n * d * d), targets[1]),
         ]
     v, n, d, k = 4, 256, 256, 4096
-    for name, title, target in (("VISRegLoss", "VISReg", 4.0), ("SIGReg", "SIGReg", 6.0)):
+    for name, title, target in (("VISRegLoss", "VISReg", 5.0), ("SIGReg", "SIGReg", 10.0)):
         size = f"v {v}, n {n}, d {d}, K {k}"
         found.append(Case(subject(name, slices=k), title, size, (v, n, d), 4 * v * n * d * k, target))
     smi, ntxent = subject("SMILoss"), subject("NTXentLoss")

@@ -4,7 +4,7 @@ Nothing here changes a formula, and no other device meets it.  What is gained, a
 
 - Threads of our own.  torch gives one operation to all threads, waits, and gives them the next; but drawing and sorting
   run on one thread.  Slices do not need one another, so here each thread takes its slices through all operations.
-- A vectorised sort.  numpy sorts 64-bit integers several times faster than torch sorts with indices.
+- A vectorised sort.  numpy sorts 64-bit numbers some fifty times faster than torch sorts with indices.
 - Ten times fewer sines and cosines for SIGReg, by angle addition.
 - Gradients in the place of the projections, in pieces that stay in the cache.
 """
@@ -126,25 +126,25 @@ def _order(like: Float[Tensor, "k v n"]) -> Callable[[Tensor], Tensor]:
 
 
 class _TaggedSort:
-    """argsort of float32 by a sort of 64-bit integers: the upper half is the value, the lower half the index.
+    """argsort of float32 by one sort of 64-bit keys, whose upper part is the value and whose lower 30 bits the index.
 
-    Read as integers, positive floats have their own order and negative ones the opposite order.  So the lower 31 bits
-    of negative ones are flipped.  Infinities and NaN keep their place, and denormals are ordinary integers.
+    The keys are the bits of the float32, shifted to the left.  Read as float64, they have the order of the values,
+    because both formats are sign, exponent, fraction.  The shift copies the sign into bits 62 and 61 as well.  Flipping
+    bit 61 then makes the exponent 0x200 to 0x3FF for positive and 0x400 to 0x5FF for negative values.  So no key is a
+    denormal, infinity or NaN of float64, whatever the value was: nothing is flushed, and no index is lost.
     """
 
+    SHIFT = 30
+
     def __init__(self, like: Float[Tensor, "k v n"]) -> None:
-        self.index = torch.arange(like.shape[-1], device=like.device)
-        self.value = torch.empty_like(like, dtype=torch.int32)
+        self.tag = torch.arange(like.shape[-1], device=like.device) + (1 << 61)
         self.key = torch.empty_like(like, dtype=torch.int64)
-        self.sortable = self.key.numpy()
+        self.sortable = self.key.view(torch.float64).numpy()
 
     def __call__(self, p: Float[Tensor, "k v n"]) -> Int[Tensor, "k v n"]:
-        bits = p.view(torch.int32)
-        torch.bitwise_right_shift(bits, 31, out=self.value)
-        self.value.bitwise_and_(0x7FFFFFFF).bitwise_xor_(bits)
-        self.key.copy_(self.value).bitwise_left_shift_(32).bitwise_or_(self.index)
+        self.key.copy_(p.view(torch.int32)).bitwise_left_shift_(self.SHIFT).bitwise_xor_(self.tag)
         self.sortable.sort(axis=-1)
-        return self.key.bitwise_and_(0xFFFFFFFF)
+        return self.key.bitwise_and_((1 << self.SHIFT) - 1)
 
 
 # Epps-Pulley
