@@ -24,6 +24,7 @@ CLOCKS: dict[str, Clock] = {"wall": time.perf_counter, "cpu": time.process_time}
 def sections(budget: float, clock: Clock) -> dict[str, Callable[[], Iterable[Row]]]:
     return {
         "losses": lambda: _run("losses", budget=budget, clock=clock),
+        "sweep": lambda: _run("sweep", budget=budget, clock=clock),
         "memory": lambda: _run("loss_memory"),
         "sim": lambda: _run("sim", clock=clock),
         "views": lambda: _run("views", budget=budget, clock=clock),

@@ -12,7 +12,7 @@ from benchmarks.deviation import Deviation, deviation, value_and_gradient
 from benchmarks.peers import lightly_losses, slices
 from benchmarks.rows import Row, at_least
 from benchmarks.subjects import Loss, Subject, directions, subject
-from benchmarks.timing import Clock, Ratio, Rounds, forward_backward, interleave
+from benchmarks.timing import Clock, Ratio, Rounds, Step, forward_backward, interleave
 
 # Nothing is timed against a peer whose value or gradient differs by more.  Not less for the gradient, because float32
 # orders some nearly equal projections differently from one implementation to the next: see docs/conformance.md.
@@ -27,8 +27,8 @@ class Case:
     title: str
     size: str
     shape: tuple[int, int, int]
-    flops: float
-    target: float | None
+    flops: float = 0.0
+    target: float | None = None
     rival: Subject | None = None  # timed in lightly instead of the subject itself
 
     @property
@@ -66,16 +66,21 @@ def run(*, budget: float = 60.0, clock: Clock = time.perf_counter) -> Iterator[R
 
 
 def measure(case: Case, *, budget: float, clock: Clock) -> Iterator[Row]:
-    inputs = _inputs(case)
-    contestants = _contestants(case, inputs)
-    steps = {name: forward_backward(_spread(loss, case), *inputs) for name, loss in contestants.items()}
+    steps = steps_of(case)
     steps["matmul"], flops = machine.matmul()
     rounds = interleave(steps, budget=budget, clock=clock)
-    if "lightly" in contestants:
+    if "lightly" in steps:
         yield _faster(case, rounds)
     yield _row(case, "times faster than", rounds.ratio("naive", "reglet"), against="naive")
     yield _row(case, "share of matmul rate", rounds.ratio("matmul", "reglet", scale=case.flops / flops))
     yield _row(case, "milliseconds", rounds.median("reglet", scale=1e3))
+
+
+def steps_of(case: Case) -> dict[str, Step]:
+    """Forward and backward of reglet, of the formula and of lightly, after making sure that they agree."""
+    inputs = _inputs(case)
+    found = _contestants(case, inputs)
+    return {name: forward_backward(_spread(loss, case), *inputs) for name, loss in found.items()}
 
 
 def _faster(case: Case, rounds: Rounds) -> Row:
@@ -105,18 +110,17 @@ def _inputs(case: Case) -> list[Tensor]:
     Views of a sample resemble each other, and features correlate, as in training.
     """
     v, n, d = case.shape
-    base = torch.randn(n, d) @ (torch.eye(d) + torch.randn(d, d) / d**0.5)
+    base = torch.randn(n, d) + torch.randn(n, 16) @ torch.randn(16, d) / 4
     z = 0.5 * base + torch.randn(v, n, d)
     return [z] if v > 2 else list(z)
 
 
 def _contestants(case: Case, inputs: list[Tensor]) -> dict[str, Loss]:
-    """reglet, the formula and lightly, after making sure that they agree."""
     loss = case.subject.make()
     found = {"reglet": case.subject.ours(loss), "naive": case.subject.formula}
     w = directions(loss, inputs[0])
     lightly, rival = lightly_losses(), case.rival or case.subject
-    if lightly is not None and rival.peer is not None:
+    if lightly is not None and rival.peer is not None and rival.peer_takes(case.shape[0], case.n_global):
         found["lightly"] = rival.peer(lightly)
     ours = value_and_gradient(_spread(found["reglet"], case), *inputs)
     for name in ("naive", "lightly"):

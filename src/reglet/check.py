@@ -177,13 +177,17 @@ def no_overflow(name: str, results: Mapping[str, Tensor], *inputs: Tensor) -> No
 
     Looks only where looking is free, see `readable`.  Input that is not finite passes: what came of it says so.
     """
-    bad = [key for key, value in results.items() if readable(value) and not bool(torch.isfinite(value).all())]
+    bad = [key for key, value in results.items() if readable(value) and not _all_finite(value)]
     if bad and all(readable(x) and bool(torch.isfinite(x).all()) for x in inputs):
         largest = max(float(x.detach().abs().max()) for x in inputs if x.numel())
         raise OverflowsError(
             f"{name}: {', '.join(bad)} overflows {results[bad[0]].dtype} for input of up to {largest:.2g}; "
             "expected smaller numbers"
         )
+
+
+def _all_finite(x: Tensor) -> bool:
+    return math.isfinite(x.item()) if x.numel() == 1 else bool(torch.isfinite(x).all())
 
 
 def readable(x: Tensor) -> bool:

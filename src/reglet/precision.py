@@ -27,9 +27,10 @@ def of_one_dtype(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def no_autocast(x: Tensor) -> AbstractContextManager[object]:
-    """Autocast switched off on the device of `x`; nothing where that device has no autocast (meta)."""
+    """Autocast switched off on the device of `x`; nothing where it is off already, or unknown there (meta)."""
     kind = x.device.type
-    return torch.autocast(kind, enabled=False) if torch.amp.is_autocast_available(kind) else nullcontext()
+    on = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
+    return torch.autocast(kind, enabled=False) if on else nullcontext()
 
 
 def in_float64(x: Tensor) -> Tensor:

@@ -4,6 +4,8 @@ v views   n samples   t tokens   d features   c channels   h w height, width   k
 """
 
 from collections.abc import Callable
+from functools import reduce
+from operator import add
 from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -22,8 +24,7 @@ class WrongKindError(TypeError, ValueError):
 
 def total(terms: Terms) -> Scalar:
     """The scalar that a loss is: the sum of its terms."""
-    first, *others = terms.values()
-    return torch.stack([first, *others]).sum() if others else first
+    return reduce(add, terms.values())
 
 
 @runtime_checkable

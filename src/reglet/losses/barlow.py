@@ -12,6 +12,7 @@ only, and one view against itself where there is only one.  Beyond two views the
 from typing import Literal, get_args
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
@@ -42,11 +43,11 @@ def _mean_over_pairs(
 ) -> tuple[Scalar, Scalar]:
     n = ranks.samples
     if variant == "official":
-        diagonal, energy = cross_moments(views, compared, ranks=ranks, eps=eps)
+        diagonal, off = cross_moments(views, compared, m=n, ranks=ranks, eps=eps)
     else:  # on several ranks, each does the whole of it
         unbiased = [_unbiased(z) for z in whole(views, ranks)]
-        diagonal, energy = cross_moments(unbiased, compared, ranks=Ranks((n,)))
-    return (diagonal / n - 1).square().sum(dim=1).mean(), energy.mean() / n**2
+        diagonal, off = cross_moments(unbiased, compared, m=n, ranks=Ranks((n,)))
+    return len(diagonal[0]) * F.mse_loss(diagonal, torch.ones_like(diagonal)), off
 
 
 def _unbiased(z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:

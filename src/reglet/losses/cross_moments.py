@@ -1,10 +1,11 @@
-"""Diagonal and off-diagonal energy of A^T B: all that VICReg and Barlow Twins want of it, by the cheaper exact way.
+"""Diagonal and off-diagonal energy of C = A^T B / m: all that VICReg and Barlow Twins want of it.
 
-A and B are two views, centred over the samples and, for Barlow Twins, divided by sqrt(variance + eps).
+A and B are two views, centred over the samples.  m = n - 1 makes C a covariance.  For Barlow Twins, m = n and the
+columns are divided by sqrt(variance + eps).  There are two exact ways, and the cheaper one is taken:
 
-    c_j = (A^T B)_jj,      e = sum_{i != j} (A^T B)_ij^2
+    c_j = C_jj,      e = sum_{i != j} C_ij^2, its mean over the pairs of views
 
-    direct   C = A^T B,  |C|^2 without its diagonal             O(n d^2), and a d x d matrix
+    direct   A^T B,  its squares without the diagonal           O(n d^2), and a d x d matrix
     Gram     |A^T B|_F^2 = <A A^T, B B^T>,  minus |c|^2         O(n^2 d), and an n x n matrix a view
 
 The Gram form subtracts two large numbers.  With rank at most n, at least the fraction 1 - n/d of the energy lies off
@@ -27,37 +28,43 @@ from reglet.dist import Ranks
 from reglet.losses.product import product
 from reglet.losses.shortcut import plain, whole
 from reglet.precision import no_autocast
+from reglet.types import Scalar
 
 SAFE_FRACTION = 1e-2  # of the energy off the diagonal: float32 then leaves five digits
+SMALL = 1 << 22  # n d^2 up to which a d x d matrix is quicker than the many small steps of the Gram form
 Pairs = Sequence[tuple[int, int]]
 
 
 def cross_moments(
-    views: Sequence[Float[Tensor, "n d"]], pairs: Pairs, *, ranks: Ranks, eps: float | None = None
-) -> tuple[Float[Tensor, "p d"], Float[Tensor, " p"]]:
-    """c and e of each pair of views, for the batch that `ranks` hold together.  eps: standardize as batch norm does."""
+    views: Sequence[Float[Tensor, "n d"]], pairs: Pairs, *, m: int, ranks: Ranks, eps: float | None = None
+) -> tuple[Float[Tensor, "p d"], Scalar]:
+    """c of each pair of views, and e, for the batch that `ranks` hold together.  eps: standardize as batch norm does."""
     if not plain(*views):
-        return cross_moments_formula(whole(views, ranks), pairs, eps=eps)
-    c, e = _CrossMoments.apply(pairs, eps, ranks, *views)
+        return cross_moments_formula(whole(views, ranks), pairs, m=m, eps=eps)
+    c, e = _CrossMoments.apply(pairs, m, eps, ranks, *views)
     return c, e
 
 
 def cross_moments_formula(
-    views: Sequence[Float[Tensor, "n d"]], pairs: Pairs, *, eps: float | None = None
-) -> tuple[Float[Tensor, "p d"], Float[Tensor, " p"]]:
+    views: Sequence[Float[Tensor, "n d"]], pairs: Pairs, *, m: int, eps: float | None = None
+) -> tuple[Float[Tensor, "p d"], Scalar]:
     """The same in ordinary torch."""
     z = [view - view.mean(dim=0) for view in views]
     if eps is not None:
         z = [zc / (zc.square().mean(dim=0) + eps).sqrt() for zc in z]
     n, d = z[0].shape
     c = torch.stack([(z[i] * z[j]).sum(dim=0) for i, j in pairs])
-    if 2 * n > d:
+    if not _gram_pays(n, d):
         diagonal = torch.eye(d, dtype=torch.bool, device=c.device)
         e = [product(z[i].T, z[j]).masked_fill(diagonal, 0).square().sum() for i, j in pairs]
-        return c, torch.stack(e)
+        return c / m, torch.stack(e).mean() / m**2
     G = [product(one, one.T) for one in z]
     energy = torch.stack([(G[i] * G[j]).sum() for i, j in pairs])
-    return c, (energy - c.square().sum(dim=1)).clamp_min(0)
+    return c / m, (energy - c.square().sum(dim=1)).clamp_min(0).mean() / m**2
+
+
+def _gram_pays(n: int, d: int) -> bool:
+    return 2 * n <= d and n * d * d > SMALL
 
 
 class _Columns(NamedTuple):
@@ -69,16 +76,18 @@ class _Columns(NamedTuple):
 
 class _CrossMoments(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, pairs: Pairs, eps: float | None, ranks: Ranks, *views: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(
+        ctx: Any, pairs: Pairs, m: int, eps: float | None, ranks: Ranks, *views: Tensor
+    ) -> tuple[Tensor, Tensor]:
         columns = _columns(views, eps, ranks)
         own = [one.own for one in columns]
-        ctx.pairs, ctx.eps, ctx.ranks, ctx.scale = pairs, eps, ranks, [one.scale for one in columns]
-        ctx.direct = 2 * ranks.samples > own[0].shape[1]
-        moments = _direct if ctx.direct else _gram
+        ctx.pairs, ctx.m, ctx.eps, ctx.ranks, ctx.scale = pairs, m, eps, ranks, [one.scale for one in columns]
+        ctx.gram = _gram_pays(ranks.samples, own[0].shape[1])
+        moments = _gram if ctx.gram else _direct
         c, e, matrices, everyone = moments(own, pairs, ranks)
         ctx.sizes = len(views), len(matrices)
         ctx.save_for_backward(*views, *own, *everyone, *matrices, c)
-        return c.to(own[0].dtype), e.to(own[0].dtype)
+        return (c / m).to(own[0].dtype), (e / m**2).to(own[0].dtype)
 
     @staticmethod
     def backward(ctx: Any, dc: Tensor, de: Tensor) -> tuple[Any, ...]:
@@ -86,88 +95,99 @@ class _CrossMoments(torch.autograd.Function):
         *saved, c = ctx.saved_tensors
         views, own, everyone, matrices = saved[:v], saved[v : 2 * v], saved[2 * v : -count], saved[-count:]
         if torch.is_grad_enabled():  # create_graph=True: a second derivative may follow
-            return None, None, None, *_by_formula(ctx, views, dc, de)
+            return None, None, None, None, *_by_formula(ctx, views, dc, de)
         with no_autocast(own[0]):
-            dc, de = dc * ctx.ranks.size, de * ctx.ranks.size
-            if ctx.direct:
-                grads = _direct_gradient(own, ctx.scale, matrices, c, dc, de, ctx.pairs, ctx.ranks)
+            ranks: Ranks = ctx.ranks
+            dc = dc * (ranks.size / ctx.m)  # DDP's average divides by the number of ranks
+            de = de * (2 * ranks.size / (ctx.m**2 * len(ctx.pairs)))  # e is a mean of squares
+            if ctx.gram:
+                grads = _gram_gradient(own, everyone or own, ctx.scale, matrices, c, dc, de, ctx.pairs, ranks)
             else:
-                grads = _gram_gradient(own, everyone or own, ctx.scale, matrices, c, dc, de, ctx.pairs, ctx.ranks)
-        return None, None, None, *grads
+                grads = _direct_gradient(own, ctx.scale, matrices, dc, de, ctx.pairs, ranks)
+        return None, None, None, None, *grads
 
 
 def _by_formula(ctx: Any, views: Sequence[Tensor], dc: Tensor, de: Tensor) -> list[Tensor | None]:
-    needed = ctx.needs_input_grad[3:]
+    needed = ctx.needs_input_grad[4:]
     with no_autocast(dc):
-        out = cross_moments_formula(whole(views, ctx.ranks), ctx.pairs, eps=ctx.eps)
+        out = cross_moments_formula(whole(views, ctx.ranks), ctx.pairs, m=ctx.m, eps=ctx.eps)
         wanted = [z for z, asked in zip(views, needed, strict=True) if asked]
         grads = iter(torch.autograd.grad(out, wanted, (dc, de), create_graph=True))
     return [next(grads) if asked else None for asked in needed]
 
 
 def _columns(views: Sequence[Tensor], eps: float | None, ranks: Ranks) -> list[_Columns]:
-    n = ranks.samples
+    if ranks.size == 1 and eps is None:
+        return [_Columns(z - z.mean(dim=0), None) for z in views]
     if ranks.size == 1:
-        means = [z.mean(dim=0) for z in views]
+        columns = [_batch_norm(z, eps) for z in views]
     else:
-        means = list(ranks.sum(torch.stack([z.sum(dim=0) for z in views])) / n)
-    centred = [z - mean for z, mean in zip(views, means, strict=True)]
-    if eps is None:
-        return [_Columns(zc, None) for zc in centred]
-    squares = ranks.sum(torch.stack([torch.linalg.vector_norm(zc, dim=0).square() for zc in centred]))
-    scale = (squares / n + eps).rsqrt()
-    if scale.device.type == "cpu" and scale.dtype == torch.float32 and not bool((scale > 0).all()):
+        n = ranks.samples
+        means = ranks.sum(torch.stack([z.sum(dim=0) for z in views])) / n
+        centred = [z - mean for z, mean in zip(views, means, strict=True)]
+        if eps is None:
+            return [_Columns(zc, None) for zc in centred]
+        squares = ranks.sum(torch.stack([torch.linalg.vecdot(zc, zc, dim=0) for zc in centred]))
+        columns = [_Columns(zc.mul_(s), s) for zc, s in zip(centred, (squares / n + eps).rsqrt(), strict=True)]
+    on_cpu = views[0].device.type == "cpu" and views[0].dtype == torch.float32
+    if on_cpu and not all(one.scale.min().item() > 0 for one in columns if one.scale is not None):
         wide = _columns([z.double() for z in views], eps, ranks)  # squares beyond float32
         return [_Columns(one.own.float(), one.scale.float()) for one in wide if one.scale is not None]
-    return [_Columns(zc.mul_(s), s) for zc, s in zip(centred, scale, strict=True)]
+    return columns
+
+
+def _batch_norm(z: Float[Tensor, "n d"], eps: float) -> _Columns:
+    out, _, scale = torch.native_batch_norm(z, None, None, None, None, True, 0.0, eps)
+    return _Columns(out, scale)
 
 
 def _direct(
     own: Sequence[Tensor], pairs: Pairs, ranks: Ranks
 ) -> tuple[Tensor, Tensor, Sequence[Tensor], Sequence[Tensor]]:
-    """c, e, and for the gradient C without its diagonal."""
+    """c, e, and for the gradient A^T B of every pair."""
     C = [own[i].T @ own[j] for i, j in pairs]
     if ranks.size > 1:
         C = list(ranks.sum(torch.stack(C)))
     c = torch.stack([one.diagonal() for one in C])
-    for one in C:
+    energy = c.new_zeros(())
+    for one, diagonal in zip(C, c, strict=True):
         one.fill_diagonal_(0)
-    return c, torch.stack([torch.dot(one.view(-1), one.view(-1)) for one in C]), C, ()
+        energy += torch.dot(one.view(-1), one.view(-1))
+        one.diagonal().copy_(diagonal)
+    return c, energy / len(pairs), C, ()
 
 
 def _direct_gradient(
     own: Sequence[Tensor],
     scale: Sequence[Tensor | None],
     C: Sequence[Tensor],
-    c: Tensor,
     dc: Tensor,
     de: Tensor,
     pairs: Pairs,
     ranks: Ranks,
 ) -> list[Tensor]:
-    """dA = B (2 de C + diag dc)^T; and the gradient of batch norm from it, s (dA - A mean(dA A)).
+    """dA = B E^T and dB = A E, where E = de C + diag dc; and from it the gradient of batch norm, s (dA - A mean(dA A)).
 
-    mean(dA) is 0, because dA is a combination of centred columns.  n mean(dA A) is known from C.
+    mean(dA) is 0, because dA is a combination of centred columns.  n mean(dA A) is known from E and C.
     """
     grads: list[Tensor | None] = [None] * len(own)
-
-    def add(to: int, other: int, C: Tensor, dc: Tensor, twice_de: Tensor, c: Tensor) -> None:
-        s = scale[to]
-        E = C * twice_de if s is None else C * (twice_de * s)[:, None]
-        E.diagonal().copy_(dc if s is None else dc * s)
-        before = grads[to]
-        grad = own[other] @ E.T if before is None else before.addmm_(own[other], E.T)
-        if s is not None:
-            along = (twice_de * torch.linalg.vecdot(C, C) + dc * c) * s
-            grad.addcmul_(own[to], along, value=-1 / ranks.samples)
-        grads[to] = grad
-
-    for p, (i, j) in enumerate(pairs):
+    along: list[Tensor | None] = [None] * len(own)
+    for (i, j), of_pair, diagonal in zip(pairs, C, dc, strict=True):
+        E = of_pair * de
+        E.diagonal().copy_(diagonal)
+        sides = [(i, j, E.T, 1), (j, i, E, 0)]
         if i == j:  # C is symmetric: both sides in one product
-            add(i, i, C[p], 2 * dc[p], 4 * de[p], c[p])
-            continue
-        add(i, j, C[p], dc[p], 2 * de[p], c[p])
-        add(j, i, C[p].T, dc[p], 2 * de[p], c[p])
+            sides = [(i, i, E.mul_(2), 0)]
+        products = None if scale[i] is None else E * of_pair
+        for to, other, slope, dim in sides:
+            before = grads[to]
+            grads[to] = own[other] @ slope if before is None else before.addmm_(own[other], slope)
+            if products is not None:
+                so_far = along[to]
+                along[to] = products.sum(dim) if so_far is None else so_far.add_(products.sum(dim))
+    for to, (grad, part, s) in enumerate(zip(grads, along, scale, strict=True)):
+        if grad is not None and part is not None and s is not None:
+            grad.addcmul_(own[to], part, value=-1 / ranks.samples).mul_(s)
     return [torch.zeros_like(z) if grad is None else grad for z, grad in zip(own, grads, strict=True)]
 
 
@@ -181,7 +201,7 @@ def _gram(
     if unsafe and bool((off < SAFE_FRACTION * energy).any()):
         wide, wide_own = [z.double() for z in every], [z.double() for z in own]
         G, c, energy, off = _gram_sums(wide_own, wide, pairs, ranks)
-    return c, off, G, every if ranks.size > 1 else ()
+    return c, off.mean(), G, every if ranks.size > 1 else ()
 
 
 def _gram_sums(
@@ -206,13 +226,13 @@ def _gram_gradient(
     pairs: Pairs,
     ranks: Ranks,
 ) -> list[Tensor]:
-    """dA = 2 de (B B^T A - B diag c) + B diag dc; and the gradient of batch norm from it, as above."""
+    """dA = de (B B^T A - B diag c) + B diag dc; and the gradient of batch norm from it, as above."""
     kind = G[0].dtype
-    mixed: list[Tensor | None] = [None] * len(own)  # of each view: the sum over its partners of 2 de B B^T
-    for p, (i, j) in enumerate(pairs):
+    mixed: list[Tensor | None] = [None] * len(own)  # of each view: the sum over its partners of de B B^T
+    for i, j in pairs:
         for to, other in ((i, j), (j, i)):
             before = mixed[to]
-            mixed[to] = G[other] * (2 * de[p]) if before is None else before.add_(G[other] * (2 * de[p]))
+            mixed[to] = G[other] * de if before is None else before.add_(G[other] * de)
     grads = []
     for to, M in enumerate(mixed):
         if M is None:
@@ -222,7 +242,7 @@ def _gram_gradient(
         for p, (i, j) in enumerate(pairs):
             for me, other in ((i, j), (j, i)):
                 if me == to:
-                    grad.addcmul_(own[other].to(kind), dc[p] - 2 * de[p] * c[p])
+                    grad.addcmul_(own[other].to(kind), dc[p] - de * c[p])
         s, mine = scale[to], own[to].to(kind)
         if s is not None:
             along = ranks.sum(torch.linalg.vecdot(grad, mine, dim=0)) / ranks.samples

@@ -34,6 +34,8 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
         a, b = ctx.saved_tensors
         with no_autocast(g):
+            if not torch.is_grad_enabled():  # nothing more can be asked
+                return g @ b.T, a.T @ g
             return product(g, b.T), product(a.T, g)
 
     @staticmethod

@@ -44,9 +44,8 @@ def vicreg_regularizers(z: Float[Tensor, "v n d"], *, gamma: float = 1.0, eps: f
 
 def _regularizers(views: list[Tensor], ranks: Ranks, gamma: float, eps: float) -> tuple[Scalar, Scalar]:
     n, d = ranks.samples, views[0].shape[1]
-    diagonal, energy = cross_moments(views, [(i, i) for i in range(len(views))], ranks=ranks)
-    std = (diagonal / (n - 1) + eps).sqrt()
-    return F.relu(gamma - std).mean(), energy.mean() / (d * (n - 1) ** 2)
+    variance, energy = cross_moments(views, [(i, i) for i in range(len(views))], m=n - 1, ranks=ranks)
+    return F.relu(gamma - (variance + eps).sqrt()).mean(), energy / d
 
 
 class VICRegLoss(OnViews):
@@ -99,8 +98,8 @@ class VICRegLoss(OnViews):
     def _pooled(self, z: Float[Tensor, "n d"]) -> Terms:
         n, d = z.shape
         std = torch.linalg.vector_norm(z - z.mean(dim=0), dim=0) / (n - 1) ** 0.5 + 1e-6
-        _, energy = cross_moments([z], [(0, 0)], ranks=Ranks((n,)))
+        _, energy = cross_moments([z], [(0, 0)], m=n - 1, ranks=Ranks((n,)))
         return {
             "variance": self.now("variance") * F.relu(self.gamma - std).square().mean(),
-            "covariance": self.now("covariance") * energy.sum() / (d * (n - 1) ** 2),
+            "covariance": self.now("covariance") * energy / d,
         }
