@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from reglet.losses.cpu_slices import _pool, in_shares, serves, threads
+from reglet.losses.cpu_slices import _pool, on_threads, serves, threads
 from reglet.losses.epps_pulley import EppsPulley
 from reglet.threads import single_threads
 
@@ -38,11 +38,11 @@ def test_results_come_in_order_whichever_thread_was_first() -> None:
         time.sleep(0.05 * (of - own))
         return own, of
 
-    assert in_shares(work, 3) == [(0, 3), (1, 3), (2, 3)]
+    assert on_threads(work, 3) == [(0, 3), (1, 3), (2, 3)]
 
 
 def test_an_operation_stays_on_its_thread_and_the_others_keep_theirs() -> None:
-    seen = in_shares(lambda own, of: (torch.get_num_threads(), torch.is_grad_enabled(), threading.get_ident()), 2)
+    seen = on_threads(lambda own, of: (torch.get_num_threads(), torch.is_grad_enabled(), threading.get_ident()), 2)
     assert [found[:2] for found in seen] == [(1, False)] * 2
     assert torch.get_num_threads() == 2
     later: list[int] = []
@@ -67,10 +67,10 @@ def test_as_many_threads_as_cpus_have_one_each_and_no_other_thread_is_tied() -> 
         together.wait()
         return os.sched_getaffinity(0)
 
-    tied = in_shares(where, len(cpus))
+    tied = on_threads(where, len(cpus))
     assert sorted(map(sorted, tied)) == [[cpu] for cpu in sorted(cpus)]
     assert os.sched_getaffinity(0) == cpus
-    free = in_shares(lambda own, of: os.sched_getaffinity(0), len(cpus) + 1)
+    free = on_threads(lambda own, of: os.sched_getaffinity(0), len(cpus) + 1)
     assert free == [cpus] * (len(cpus) + 1)
 
 
@@ -83,7 +83,7 @@ def test_a_sandbox_that_forbids_to_choose_a_cpu(monkeypatch: pytest.MonkeyPatch)
     count = len(os.sched_getaffinity(0))
     _pool.cache_clear()
     try:
-        assert in_shares(lambda own, of: own, count) == list(range(count))
+        assert on_threads(lambda own, of: own, count) == list(range(count))
     finally:
         _pool.cache_clear()
 
@@ -93,7 +93,7 @@ def test_an_error_on_a_thread_is_raised_here() -> None:
         raise ValueError(f"share {own}")
 
     with pytest.raises(ValueError, match="share 0"):
-        in_shares(work, 2)
+        on_threads(work, 2)
 
 
 WINDOWS = """

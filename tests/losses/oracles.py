@@ -34,6 +34,11 @@ def quantiles(n: int, positions: str = "weibull", clamp: float = 0.0) -> Tensor:
     return torch.special.ndtri(u.clamp(clamp, 1 - clamp))
 
 
+def ordered(p: Tensor) -> Tensor:
+    """p (v, n, k) in ascending order over the samples."""
+    return p.sort(dim=1).values
+
+
 def deviations(z: Tensor, eps: float = 1e-6) -> tuple[Tensor, Tensor]:
     """zc and std_j = |zc_j| / sqrt(n) + eps: biased, eps outside the root."""
     zc = z - z.mean(dim=1, keepdim=True)
@@ -53,12 +58,12 @@ def visreg_shape(
 ) -> Tensor:
     zc, std = deviations(z, eps)
     zn = zc / (std.detach() if detach else std)
-    p = (zn @ directions.T).sort(dim=1).values
+    p = ordered(zn @ directions.T)
     return (p - quantiles(z.shape[1], positions).to(z)[:, None]).square().mean()
 
 
 def sliced_wasserstein(z: Tensor, directions: Tensor, clamp: float = 1e-4) -> Tensor:
-    p = (z @ directions.T).sort(dim=1).values
+    p = ordered(z @ directions.T)
     return (p - quantiles(z.shape[1], clamp=clamp).to(z)[:, None]).square().mean()
 
 

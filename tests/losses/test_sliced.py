@@ -148,7 +148,7 @@ def test_other_devices_compute_the_same_without_what_serves_the_cpu(row: Row, mo
         raise AssertionError("only the CPU may come here")
 
     monkeypatch.setattr(cpu_slices, "serves", lambda *_: False)
-    for name in ("value_and_gradient", "in_shares", "_pool"):
+    for name in ("value_and_gradient", "on_threads", "_pool"):
         monkeypatch.setattr(cpu_slices, name, met)
     for budget in (1 << 28, 1 << 18):  # all slices at a time, and a few
         monkeypatch.setattr(sliced, "BUDGET", budget)
@@ -214,8 +214,8 @@ def test_threads_change_no_more_than_the_order_of_sums(monkeypatch: pytest.Monke
     """float32 and float64; more threads than blocks of slices."""
     monkeypatch.setattr(cpu_slices, "WORTHWHILE", 0)
     used: list[int] = []
-    shares = cpu_slices.in_shares
-    monkeypatch.setattr(cpu_slices, "in_shares", lambda work, of: used.append(of) or shares(work, of))
+    threaded = cpu_slices.on_threads
+    monkeypatch.setattr(cpu_slices, "on_threads", lambda work, of: used.append(of) or threaded(work, of))
     before = torch.get_num_threads()
     try:
         for dtype, close in ((torch.float32, 1e-4), (torch.float64, 1e-12)):

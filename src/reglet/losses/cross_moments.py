@@ -38,7 +38,10 @@ Pairs = Sequence[tuple[int, int]]
 def cross_moments(
     views: Sequence[Float[Tensor, "n d"]], pairs: Pairs, *, m: int, ranks: Ranks, eps: float | None = None
 ) -> tuple[Float[Tensor, "p d"], Scalar]:
-    """c of each pair of views, and e, for the batch that `ranks` hold together.  eps: standardize as batch norm does."""
+    """c of each pair of views, and e, for the batch that `ranks` hold together.
+
+    eps: divide the columns by their deviation, as batch norm does.
+    """
     if not plain(*views):
         return cross_moments_formula(whole(views, ranks), pairs, m=m, eps=eps)
     c, e = _CrossMoments.apply(pairs, m, eps, ranks, *views)
@@ -117,16 +120,15 @@ def _by_formula(ctx: Any, views: Sequence[Tensor], dc: Tensor, de: Tensor) -> li
 
 
 def _columns(views: Sequence[Tensor], eps: float | None, ranks: Ranks) -> list[_Columns]:
-    if ranks.size == 1 and eps is None:
-        return [_Columns(z - z.mean(dim=0), None) for z in views]
+    n = ranks.samples
+    if ranks.size > 1:
+        means = list(ranks.sum(torch.stack([z.sum(dim=0) for z in views])) / n)
+    if eps is None:
+        return [_Columns(z - (z.mean(dim=0) if ranks.size == 1 else means[i]), None) for i, z in enumerate(views)]
     if ranks.size == 1:
         columns = [_batch_norm(z, eps) for z in views]
     else:
-        n = ranks.samples
-        means = ranks.sum(torch.stack([z.sum(dim=0) for z in views])) / n
         centred = [z - mean for z, mean in zip(views, means, strict=True)]
-        if eps is None:
-            return [_Columns(zc, None) for zc in centred]
         squares = ranks.sum(torch.stack([torch.linalg.vecdot(zc, zc, dim=0) for zc in centred]))
         columns = [_Columns(zc.mul_(s), s) for zc, s in zip(centred, (squares / n + eps).rsqrt(), strict=True)]
     on_cpu = views[0].device.type == "cpu" and views[0].dtype == torch.float32
