@@ -1,11 +1,12 @@
 """The small encoder that the pretraining recipes share: its data, its training, its scores.
 
 16 px views cut out of 32 px images by SMI's CIFAR policy (whose blur, of a tenth of the view, is none at 16 px), a conv
-net 64-128-256 whose first stage halves the resolution, a projector 512-512-128, AdamW with warm-up and cosine: about
+net 64-128-256 (or another width) whose first stage halves the resolution, a projector 512-512-128, AdamW with warm-up and cosine: about
 1,500 images a second and core, each in two views.  Scores are those of the 256 features before the projector.
 """
 
 import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,25 +14,25 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from recipes.dose import Dose
 from recipes.recipe import Scores
 from reglet import views
 from reglet.backbones import ConvNet, projector
 from reglet.data import Images, Part, load
 from reglet.data.splits import hold_out
 from reglet.diagnostics import effective_rank, eigenspectrum
-from reglet.engine.feed import ImageFeed, ViewPolicy
+from reglet.engine.feed import ImageFeed, Place, ViewPolicy
 from reglet.engine.guard import NonFiniteError
 from reglet.engine.settings import Settings
 from reglet.export import preprocessing
 from reglet.losses.base import OnViews
-from reglet.method import Method
+from reglet.method import Batch, Method
 from reglet.methods import JointEmbedding
 from reglet.probes import knn_probe, linear_probe
 from reglet.runs import Run
 from reglet.train import fit
 
 SIZE = 16
-WIDTHS = (64, 128, 256)
 STRENGTHS = (1e-3, 1e-2, 1e-1)  # of the linear probe, chosen on a part of the training images
 
 
@@ -47,19 +48,19 @@ def load_parts(path: Path) -> Data:
     return Data(load(str(path), split="train"), load(str(path), split="test"))
 
 
-def method(loss: OnViews, *, seed: int) -> JointEmbedding:
+def method(loss: OnViews, *, seed: int, width: int = 64) -> JointEmbedding:
     torch.manual_seed(seed)
-    net = ConvNet(widths=WIDTHS, stride=2)
+    net = ConvNet(widths=(width, 2 * width, 4 * width), stride=2)
     return JointEmbedding(net, loss, projector=projector(net.dim, widths=(512, 512, 128)))
 
 
-def pretrain(run: Run, loss: OnViews, images: Images) -> JointEmbedding:
-    learner = method(loss, seed=run.seed)
-    quietly(learner, images, views.policy("smi", size=SIZE), run)
+def pretrain(run: Run, loss: OnViews, images: Images, *, dose: Dose | None = None) -> JointEmbedding:
+    learner = method(loss, seed=run.seed, width=run.settings.get("width", 64))
+    quietly(learner, images, views.policy("smi", size=SIZE), run, dose=dose)
     return learner
 
 
-def quietly(learner: Method, images: Images, policy: ViewPolicy, run: Run) -> None:
+def quietly(learner: Method, images: Images, policy: ViewPolicy, run: Run, *, dose: Dose | None = None) -> None:
     """Trained, with nothing shown and nothing left on disk.  longer: times the epochs."""
     batch = run.settings["batch"]
     with tempfile.TemporaryDirectory() as folder:
@@ -74,9 +75,18 @@ def quietly(learner: Method, images: Images, policy: ViewPolicy, run: Run) -> No
             save_every=10**9,
             log_every=10**9,
         )
-        result = fit(learner, ImageFeed(images, policy, batch=batch, seed=run.seed), settings, shown=False)
+        feed = ImageFeed(images, policy, batch=batch, seed=run.seed)
+        watch = [] if dose is None else [dose.begin(learner, first(feed))]
+        result = fit(learner, feed, settings, watch=watch, shown=False)
     if not result.finished:
         raise KeyboardInterrupt
+
+
+def first(feed: ImageFeed) -> Batch:
+    """The batch of the first step."""
+    feed.open(Place(), steps=1)
+    with closing(feed):
+        return feed(0)
 
 
 def try_out(run: Run, loss: OnViews, images: Images) -> Scores:

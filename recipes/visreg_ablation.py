@@ -51,6 +51,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from recipes.dose import Dose
 from recipes.encoder import SETTINGS, Data, features, held_out, known, load_parts, pixels, pretrain, rank, scores
 from recipes.recipe import DATA, Printed, Recipe, Scores, above, main, settled
 from reglet.data import Images
@@ -110,7 +111,8 @@ def compute(run: Run, data: Data) -> Scores:
         x, x_held, x_test = (pixels(images).flatten(1) for images in (train, held, data.test))
         balanced = scores(x_held, known(held), x_test, y_test)["linear"]
         return {**scores(x, y, x_test, y_test), "balanced": balanced}
-    learner = pretrain(run, objective(run), train)
+    dose = Dose()
+    learner = pretrain(run, objective(run), train, dose=dose)
     x_test, z_test = features(learner, data.test), features(learner, data.test, embedding=True)
     return {
         **scores(features(learner, train), y, x_test, y_test),
@@ -118,6 +120,7 @@ def compute(run: Run, data: Data) -> Scores:
         "rank": rank(x_test),
         "embedding_rank": rank(z_test),
         "embedding_std": float(z_test.std(0).mean()),
+        **dose.scores,
     }
 
 
@@ -144,7 +147,7 @@ RECIPE = Recipe(
     load=load_parts,
     data=DATA / "cifar10_12k.npz",
     settings=SETTINGS
-    | {"epochs": 25, "batch": 256, "lam": 0.6, "slices": 512, "imbalance": 100.0, "loss": "VISReg"}
+    | {"epochs": 25, "batch": 256, "lam": 0.6, "slices": 512, "width": 32, "imbalance": 100.0, "loss": "VISReg"}
     | {"scale": 1.0, "shape": 1.0, "center": 1.0, "detach": True},
     arms=ARMS,
     base={arm: "full" for arm in ARMS if arm not in SLICES}
