@@ -15,6 +15,7 @@ from reglet.engine.watch import Scores, Trained
 from reglet.method import Batch, Method, innermost
 from reglet.seeded import seeded
 
+TIMES = ("start", "middle", "end")
 TASK = frozenset({"invariance", "original", "cross_entropy", "risk"})  # terms that no regularizer added
 
 
@@ -30,7 +31,7 @@ class Dose:
         return self
 
     def due(self, done: int, *, steps: int, per_epoch: int) -> bool:
-        self.time = {1: "start", steps // 2: "middle", steps: "end"}.get(done, "")
+        self.time = dict(zip((1, steps // 2, steps), TIMES, strict=True)).get(done, "")
         return bool(self.time)
 
     def score(self, model: Trained) -> Scores:

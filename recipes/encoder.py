@@ -1,8 +1,8 @@
 """The small encoder that the pretraining recipes share: its data, its training, its scores.
 
 16 px views cut out of 32 px images by SMI's CIFAR policy (whose blur, of a tenth of the view, is none at 16 px), a conv
-net 64-128-256 (or another width) whose first stage halves the resolution, a projector 512-512-128, AdamW with warm-up and cosine: about
-1,500 images a second and core, each in two views.  Scores are those of the 256 features before the projector.
+net 64-128-256 (`width` 64) whose first stage halves the resolution, a projector 512-512-128, AdamW with warm-up and
+cosine: about 1,500 images a second and core, each in two views.  Scores are those of the features before the projector.
 """
 
 import tempfile
@@ -61,12 +61,12 @@ def pretrain(run: Run, loss: OnViews, images: Images, *, dose: Dose | None = Non
 
 
 def quietly(learner: Method, images: Images, policy: ViewPolicy, run: Run, *, dose: Dose | None = None) -> None:
-    """Trained, with nothing shown and nothing left on disk.  longer: times the epochs."""
+    """Trained, with nothing shown and nothing left on disk."""
     batch = run.settings["batch"]
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
             out=f"{folder}/run",
-            epochs=run.settings["epochs"] * run.settings.get("longer", 1),
+            epochs=run.settings["epochs"],
             batch=batch,
             lr=run.settings["lr"],
             weight_decay=0.05,

@@ -44,7 +44,8 @@ from torch import Tensor
 
 from recipes.efficientnet_lite0 import pretrained
 from recipes.encoder import features, known, load_parts, pretrain
-from recipes.recipe import DATA, Printed, Recipe, Scores, Settings, main, score, train_task
+from recipes.health import score
+from recipes.recipe import DATA, Printed, Recipe, Scores, Settings, main, train_task
 from reglet.data import Images, Part
 from reglet.losses import SMILoss
 from reglet.runs import Finished, Gate, Run

@@ -32,7 +32,7 @@ from reglet.methods.regularized import Regularized
 from reglet.runs import Run
 from reglet.train import fit
 
-BASE, TWICE = "ERM", "ERM, twice the steps"
+BASE = "ERM"
 SIM_WEIGHT = 5e-3
 WARM = 0.1  # of the steps, before VREx has its full weight: 500 of 5,000 in DomainBed
 
@@ -117,7 +117,7 @@ ARMS = {
 def searched(names: Sequence[str], rates: Sequence[float]) -> dict[str, Any]:
     """The part of a recipe that says which rates are tried: for every arm but the half-rate ones, which take half of
     plain training's, and those with SIM, which take that of the arm without."""
-    takes = {name: BASE if "half rate" in name or name == TWICE else name.removesuffix(" + SIM") for name in names}
+    takes = {name: BASE if "half rate" in name else name.removesuffix(" + SIM") for name in names}
     return {
         "grid": {name: [{"lr": lr} for lr in rates] for name in names if takes[name] == name},
         "choice_of": {name: other for name, other in takes.items() if name != other},
@@ -143,12 +143,11 @@ def train(
     augment: Callable[[Tensor, torch.Generator], Tensor] | None = None,
     dose: Dose | None = None,
 ) -> Domains:
-    """A classifier on the network, trained on the samples `index`.  longer: times the steps."""
-    s, arm = run.settings, ARMS[run.settings.get("arm", run.arm)]
-    steps = s["steps"] * s.get("longer", 1)
+    """A classifier on the network, trained on the samples `index`."""
+    s, arm = run.settings, ARMS[run.arm]
     torch.manual_seed(run.seed)
     order = Batches(data.domain[index], per_domain=s["per_domain"], seed=run.seed)
-    loss = arm.loss(Setting(dim_of(net.body), steps, criterion))
+    loss = arm.loss(Setting(dim_of(net.body), s["steps"], criterion))
     domains = Domains(net.body, loss, classes=data.classes, interleaved=len(order.members))
     method: Method = domains
     if arm.mix:
@@ -168,7 +167,7 @@ def train(
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
             out=f"{folder}/run",
-            steps=steps,
+            steps=s["steps"],
             batch=order.batch,
             optimizer="adam",
             lr=arm.rate * s["lr"],

@@ -60,7 +60,6 @@ Found     Of the 65 pairs of arms that the paper ranks, 23 have its order here (
 """
 
 import sys
-from collections.abc import Sequence
 from copy import deepcopy
 from functools import cache
 from pathlib import Path
@@ -71,10 +70,10 @@ from torch import Tensor, nn
 
 from recipes.efficientnet_lite0 import WIDTH, EfficientNetLite0, pretrained
 from recipes.generalize import BASE, Labelled, Network, against_base, scores, searched, see, train
-from recipes.recipe import DATA, Printed, Recipe, Scores, Settings, above, inside, main
+from recipes.recipe import DATA, Printed, Recipe, Scores, Settings, main
 from reglet.methods.domains import leave_out
 from reglet.probes import linear_probe
-from reglet.runs import Finished, Gate, Run
+from reglet.runs import Run
 
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
 PAPER = {
@@ -176,10 +175,6 @@ def prepare(folder: Path, out: Path, settings: Settings) -> Path:
     return maps
 
 
-def gates(results: Sequence[Finished]) -> list[Gate]:
-    return [above(results, BASE, PROBE, "test"), inside(results, {BASE: RECIPE.grid[BASE]}, "lr")]
-
-
 RECIPE = Recipe(
     name="pacs_latentdr",
     paper="LatentDR, rhoSIM",
@@ -197,8 +192,8 @@ RECIPE = Recipe(
         *against_base(PAPER, "LatentDR, table 1, PACS"),
         *(Printed(f"SIM helps {arm}", "rhoSIM, table 5", f"{arm} + SIM", arm, effect) for arm, effect in SIM.items()),
     ),
-    gates=gates,
-    reference=PROBE,
+    baseline=BASE,
+    frozen=PROBE,
     **searched(NAMES, (1e-4, 3e-4, 1e-3)),
 )
 

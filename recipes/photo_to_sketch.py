@@ -47,7 +47,8 @@ from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
 from recipes.efficientnet_lite0 import pretrained
-from recipes.recipe import DATA, Printed, Recipe, Scores, Settings, main, score
+from recipes.health import score
+from recipes.recipe import DATA, Printed, Recipe, Scores, Settings, main
 from reglet.attach import watch
 from reglet.diagnostics.pca_maps import as_colours, pca_maps
 from reglet.networks.translation import generator_small

@@ -5,7 +5,9 @@ arms x folds x seeds through `reglet.runs`, prints the table, and writes summary
 
     python -m recipes.NAME                          all of it; what is stored is not computed again
     python -m recipes.NAME seeds=2 steps=10         fewer seeds, other settings (key=value)
-    python -m recipes.NAME commit=true              recipes/summaries/NAME.json too, from which the documents are made
+    python -m recipes.NAME commit=true              recipes/summaries/NAME.json too, from which the documents are made,
+                                                    and recipes/runs/NAME.jsonl, from which another machine goes on
+    python -m recipes.NAME compute=false            of what is finished so far
 """
 
 import hashlib
@@ -19,30 +21,36 @@ from pathlib import Path
 from statistics import mean
 from typing import Any, Generic, Literal, TypeVar
 
+from recipes.dose import TIMES
+from recipes.health import RATE, above, inside, settled, twice
 from reglet.runs import (
     Claim,
+    Dose,
     Finished,
     Gate,
     Line,
     Run,
     Score,
+    Verdict,
     by_seed,
     compare,
     execute,
-    interval,
     markdown,
+    restore,
+    stored,
     summarise,
     table,
+    write_ledger,
     write_summary,
 )
-from reglet.runs.verdict import in_words, judge
+from reglet.runs.verdict import SEEDS, in_words
 from reglet.tasks.config import TaskConfig
 from reglet.tasks.run import train_one
 from reglet.tasks.task import AnyTask
 
 REPO = Path(__file__).resolve().parents[1]
 DATA = REPO.parent / "shared/data"
-SUMMARIES = REPO / "recipes/summaries"
+SUMMARIES, LEDGERS = REPO / "recipes/summaries", REPO / "recipes/runs"
 TRIAL_SEED = 100
 Settings = Mapping[str, Any]
 Scores = dict[str, Any]
@@ -74,10 +82,13 @@ class Recipe(Generic[D]):
     grid: what is tried for each arm, on `trial_folds` with the settings `trial`; the largest `chosen_by` wins.
     choice_of: arm -> the arm whose choice it takes.
     once: arms without randomness, which have one seed.
-    gates: health of the finished runs (of the folds of a claim), before any verdict.
+    baseline: the arm whose health (`recipes.health`) stands for every claim's; otherwise what the claim compares with.
+    reference: the arm of the simplest alternative, such as raw pixels, which the baseline must be above.
+    frozen: the arm of a linear probe of pretrained weights, which it must be above as well.
+    length: the setting that is doubled to see whether the baseline has settled; "" where nothing is trained.
+    gates: of the recipe's own, of the finished runs of a claim's folds.
     prepare: data, out, settings -> the path that `load` takes, for what is computed once, before all runs.
     after: what else is made of the results, and of that path.
-    reference: the arm of the simplest alternative, such as raw pixels.
     share: of the paper's budget, in `of`.
     """
 
@@ -103,9 +114,24 @@ class Recipe(Generic[D]):
     gates: Callable[[Sequence[Finished]], Sequence[Gate]] = lambda results: ()
     prepare: Callable[[Path, Path, Settings], Path] = lambda data, out, settings: data
     after: Callable[[Sequence[Finished], Path], None] = lambda results, data: None
+    baseline: str = ""
     reference: str = ""
+    frozen: str = ""
+    length: str = "steps"
     share: float | None = None
     of: str = "images seen"
+
+    def __post_init__(self) -> None:
+        if len({len(tries) for tries in self.grid.values()}) > 1:
+            raise ValueError(f"{self.name}: every arm has as many trials, got {[*map(len, self.grid.values())]}")
+        if self.seeds < SEEDS:
+            raise ValueError(f"{self.name}: a verdict rests on {SEEDS} seeds at least, got {self.seeds}")
+
+    @property
+    def longer(self) -> dict[str, str]:
+        """Arms that are trained for twice as long, and of what."""
+        bases = [self.baseline or p.versus for p in self.printed if p.gated and self.length]
+        return {twice(arm): arm for arm in dict.fromkeys(bases)}
 
 
 @dataclass(frozen=True)
@@ -117,12 +143,13 @@ class Options:
     seeds: int
     jobs: int | Literal["auto"] = "auto"
     commit: bool = False
+    compute: bool = True
     settings: Settings = field(default_factory=dict)
 
 
 def options(recipe: Recipe[Any], words: Sequence[str]) -> Options:
     given = {key: value for key, _, value in (word.partition("=") for word in words)}
-    known = {"out", "data", "seeds", "jobs", "commit", *recipe.settings}
+    known = {"out", "data", "seeds", "jobs", "commit", "compute", *recipe.settings}
     if unknown := sorted(given.keys() - known):
         raise SystemExit(f"recipes.{recipe.name} knows key=value for {', '.join(sorted(known))}; got {unknown[0]!r}")
     try:
@@ -131,7 +158,8 @@ def options(recipe: Recipe[Any], words: Sequence[str]) -> Options:
             data=Path(given.get("data", recipe.data or ".")),
             seeds=int(given.get("seeds", recipe.seeds)),
             jobs="auto" if given.get("jobs", "auto") == "auto" else int(given["jobs"]),
-            commit=given.get("commit", "false") == "true",
+            commit=typed(False, given.get("commit", "false")),
+            compute=typed(True, given.get("compute", "true")),
             settings={k: typed(recipe.settings[k], v) for k, v in given.items() if k in recipe.settings},
         )
     except (ValueError, KeyError) as error:
@@ -158,21 +186,25 @@ def main(recipe: Recipe[Any], words: Sequence[str] | None = None) -> int:
 def run(recipe: Recipe[Any], asked: Options) -> Scores:
     """Train what is missing, print the table, and give the summary that was written."""
     settings = {**recipe.settings, **asked.settings, "data": digest(recipe, asked.data)}
-    ready = recipe.prepare(asked.data, asked.out, settings)
-    work = partial(execute, load=partial(recipe.load, ready), out=asked.out, jobs=asked.jobs)
-    work = partial(work, about={"commit": current_commit()})
-    trials = work(plan_trials(recipe, settings), recipe.compute)
-    results = work(plan(recipe, settings, chosen(recipe, trials), seeds=asked.seeds), recipe.compute)
-    lines, gates = claims(recipe, results), tuple(recipe.gates(results))
+    ready = recipe.prepare(asked.data, asked.out, settings) if asked.compute else asked.data
+    ledger = LEDGERS / f"{recipe.name}.jsonl"
+
+    def work(runs: Sequence[Run]) -> list[Finished]:
+        restore(ledger, runs, asked.out)
+        if not asked.compute:
+            return [found for run in runs if (found := stored(run, asked.out)) is not None]
+        shown = partial(execute, load=partial(recipe.load, ready), out=asked.out, jobs=asked.jobs)
+        return shown(runs, partial(compute, recipe), about={"commit": current_commit()})
+
+    trials = work(plan_trials(recipe, settings))
+    best = chosen(recipe, trials)
+    results = work(plan(recipe, settings, best, seeds=asked.seeds))
+    lines = claims(recipe, results)
     print(markdown(table(results, recipe.measures, base=recipe.base)))
     for fold in recipe.folds if len(recipe.folds) > 1 else ():
         print(f"\n{fold}\n\n{markdown(table(results, recipe.measures, base=recipe.base, folds=[fold]))}")
-    for name, best in chosen(recipe, trials).items():
-        print(f"{name}: {', '.join(f'{k} {v}' for k, v in best.items())}")
-    for gate in gates:
-        print(f"gate {gate.name}: {gate.value:.4g}, {gate.rule} {gate.threshold:.4g}: {'yes' if gate.passed else 'NO'}")
-    for line, verdict in zip(lines, judge([line.evidence for line in lines]), strict=True):
-        print(f"{line.claim}: {_ours(line)}: {in_words(verdict)}")
+    for name, taken in best.items():
+        print(f"{name}: {', '.join(f'{k} {v}' for k, v in taken.items())}")
     facts = {
         "command": f"python -m recipes.{recipe.name}" + "".join(f" {k}={v}" for k, v in asked.settings.items()),
         "commit": ", ".join(sorted({r.about["commit"] for r in (*trials, *results)})),
@@ -180,21 +212,43 @@ def run(recipe: Recipe[Any], asked: Options) -> Scores:
         "minutes": round(sum(r.about["cpu_seconds"] for r in (*trials, *results)) / 60, 1),
     }
     summary = summarise(recipe.name, lines, **facts, share=recipe.share, of=recipe.of)
+    show(summary, lines)
     write_summary(asked.out / "summary.json", summary)
-    recipe.after(results, ready)
+    if asked.compute:
+        recipe.after(results, ready)
     if asked.commit:
         write_summary(SUMMARIES / f"{recipe.name}.json", summary)
+        write_ledger(ledger, [*trials, *results])
     return summary
+
+
+def compute(recipe: Recipe[D], run: Run, data: D) -> Scores:
+    """The recipe's own, to which an arm that is trained for longer is the arm itself."""
+    return recipe.compute(replace(run, arm=recipe.longer.get(run.arm, run.arm)), data)
+
+
+def show(summary: Scores, lines: Sequence[Line]) -> None:
+    """Every gate, and every verdict."""
+    gates = dict.fromkeys(gate for line in lines for gate in line.evidence.gates)
+    for gate in gates:
+        print(f"gate {gate.name}: {gate.value:.4g}, {gate.rule} {gate.threshold:.4g}: {'yes' if gate.passed else 'NO'}")
+    for line, claim in zip(lines, summary["claims"], strict=True):
+        verdict = Verdict(claim["verdict"], claim["why"], claim["seeds_needed"])
+        dose = "" if line.dose is None else f", share of the gradient {', '.join(f'{x:.3f}' for x in line.dose.share)}"
+        print(f"{line.claim}: {_ours(line)}{dose}: {in_words(verdict)}")
 
 
 def plan(recipe: Recipe[Any], settings: Settings, best: Mapping[str, Settings], *, seeds: int) -> list[Run]:
     """Seed by seed, so that whatever is finished is paired.  Seed 0, on which sizes were settled, is not among them."""
+    made = {arm: {**settings, **changes, **best.get(arm, {})} for arm, changes in recipe.arms.items()}
+    longer = {name: {**made[arm], recipe.length: 2 * made[arm][recipe.length]} for name, arm in recipe.longer.items()}
+    most = {**dict.fromkeys(made, seeds), **dict.fromkeys(recipe.once, 1), **dict.fromkeys(longer, min(seeds, SEEDS))}
     return [
-        Run(arm, seed, fold, {**settings, **changes, **best.get(arm, {})})
+        Run(arm, seed, fold, own)
         for seed in range(1, 1 + seeds)
         for fold in recipe.folds
-        for arm, changes in recipe.arms.items()
-        if seed == 1 or arm not in recipe.once
+        for arm, own in (made | longer).items()
+        if seed <= most[arm]
     ]
 
 
@@ -221,44 +275,44 @@ def chosen(recipe: Recipe[Any], trials: Sequence[Finished]) -> dict[str, Setting
     return best | {arm: best[other] for arm, other in recipe.choice_of.items()}
 
 
-def above(results: Sequence[Finished], arm: str, other: str, measure: str) -> Gate:
-    """Does the baseline learn more than the simplest alternative?"""
-    return Gate(f"{arm} above {other}", score(results, arm, measure), score(results, other, measure))
-
-
-def settled(results: Sequence[Finished], arm: str, twice: str, measure: str) -> Gate:
-    """Does the baseline move by less than a point with twice the steps?"""
-    moved = abs(score(results, twice, measure) - score(results, arm, measure))
-    return Gate(f"twice the steps move {arm} by", moved, 1.0, "at most")
-
-
-def inside(results: Sequence[Finished], grid: Mapping[str, Sequence[Settings]], key: str) -> Gate:
-    """How many arms' choice of `key` lies on the edge of its grid?"""
-    edges = 0
-    for arm, tries in grid.items():
-        values = sorted({tried[key] for tried in tries})
-        taken = next(r.run.settings[key] for r in results if r.run.arm == arm)
-        edges += taken in (values[0], values[-1])
-    return Gate(f"choices of {key} on the edge of the grid", float(edges), 0.0, "at most")
-
-
 def claims(recipe: Recipe[Any], results: Sequence[Finished]) -> list[Line]:
     lines = []
     for p in recipe.printed:
-        healthy = tuple(recipe.gates([r for r in results if p.folds is None or r.run.fold in p.folds]))
+        mine = [r for r in results if p.folds is None or r.run.fold in p.folds]
         measure = p.measure or recipe.measures[0]
+        healthy = gates(recipe, p, mine, measure) if p.gated else ()
         ours = compare(results, p.arm, p.versus, measure, folds=p.folds)
         base = mean(by_seed(results, p.versus, measure, folds=p.folds).values())
         alternative = by_seed(results, recipe.reference, measure, folds=p.folds) if recipe.reference else {}
         reference = Score(recipe.reference, mean(alternative.values())) if alternative else None
-        evidence = Claim(ours, p.effect, p.margin, p.sign, healthy if p.gated else ())
-        lines.append(Line(p.claim, recipe.paper, p.where, measure, evidence, Score(p.versus, base), reference))
+        evidence = Claim(ours, p.effect, p.margin, p.sign, healthy)
+        facts = p.claim, recipe.paper, p.where, measure, evidence, Score(p.versus, base), reference
+        lines.append(Line(*facts, dose=dose(mine, p.arm)))
     return lines
 
 
-def score(results: Sequence[Finished], arm: str, measure: str) -> float:
-    """Mean over seeds and folds, for gates."""
-    return interval(list(by_seed(results, arm, measure).values())).mean
+def gates(recipe: Recipe[Any], p: Printed, results: Sequence[Finished], measure: str) -> tuple[Gate, ...]:
+    """The health of a claim, on the runs of its folds."""
+    base = recipe.baseline or p.versus
+    found = [above(results, base, other, measure) for other in (recipe.reference, recipe.frozen) if other]
+    if recipe.length:
+        found.append(settled(results, base, measure))
+    searched = {recipe.choice_of.get(arm, arm) for arm in (p.arm, p.versus)}
+    grid = {arm: tries for arm, tries in recipe.grid.items() if arm in searched and RATE in tries[0]}
+    return (*found, *([inside(results, grid)] if grid else ()), *recipe.gates(results))
+
+
+def dose(results: Sequence[Finished], arm: str) -> Dose | None:
+    """Of an arm whose runs say it (`recipes.dose`), the mean over runs."""
+    times = [
+        [float(r.scores[f"{what} {time}"]) for r in results if r.run.arm == arm and f"{what} {time}" in r.scores]
+        for what in ("share", "penalty")
+        for time in TIMES
+    ]
+    if not all(times):
+        return None
+    means = [mean(values) for values in times]
+    return Dose(means[: len(TIMES)], means[len(TIMES) :])
 
 
 def _ours(line: Line) -> str:

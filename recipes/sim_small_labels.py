@@ -44,7 +44,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from recipes.encoder import known
-from recipes.recipe import DATA, Printed, Recipe, Scores, above, main
+from recipes.recipe import DATA, Printed, Recipe, Scores, main
 from reglet import views
 from reglet.backbones.resnet import resnet8
 from reglet.blocks import SIM
@@ -60,7 +60,7 @@ from reglet.methods import Supervised
 from reglet.methods.mixed import Mixed
 from reglet.methods.regularized import Regularized
 from reglet.probes import linear_probe
-from reglet.runs import Finished, Gate, Run
+from reglet.runs import Run
 from reglet.train import fit
 
 SIZE = 32
@@ -211,10 +211,6 @@ def retained(model: nn.Module, name: str, x: Float[Tensor, "n 3 h w"], *, ridge:
     return 1 - (error.square().sum() / (a_new - a_new.mean(0)).square().sum()).item()
 
 
-def gates(results: Sequence[Finished]) -> list[Gate]:
-    return [above(results, "base", "raw pixels", "test")]
-
-
 ARMS = {
     **BASES,
     **{f"{base} + {sim}": {**BASES[base], **changes} for base in BASES for sim, changes in SIMS.items()},
@@ -237,7 +233,7 @@ RECIPE = Recipe(
         for base, effect in PRINTED.items()
         for sim in SIMS
     ),
-    gates=gates,
+    baseline="base",
     reference="raw pixels",
     share=2000 * 50 / (200 * 50_000),
 )

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 
 from recipes.encoder import Data, known, quietly, scores
 from recipes.encoder import load_parts as load_arrays
-from recipes.recipe import DATA, Printed, Recipe, Scores, above
+from recipes.recipe import DATA, Printed, Recipe, Scores
 from reglet import views
 from reglet.backbones import ViT, projector
 from reglet.data import Images, InMemory, Part
@@ -44,7 +44,7 @@ from reglet.methods.equivariant_views import AlignedViews
 from reglet.probes import linear_probe
 from reglet.probes.linear import logistic_regression
 from reglet.probes.standard import Standard
-from reglet.runs import Finished, Gate, Run
+from reglet.runs import Run
 
 PATCH, DEPTH, LAST = 4, 6, 3
 PROBED = 3000  # training images that the linear probe is fitted to
@@ -259,10 +259,6 @@ def recipe(
     **changes: Any,
 ) -> Recipe[Data]:
     """What the recipes of SER share.  baseline: the arm that has to be above raw pixels."""
-
-    def gates(results: Sequence[Finished]) -> list[Gate]:
-        return [above(results, baseline, "raw pixels", "linear")]
-
     return Recipe(
         name=name,
         paper="SER",
@@ -275,7 +271,8 @@ def recipe(
         measures=(*MEASURES, *measures),
         once=("raw pixels",),
         printed=printed,
-        gates=gates,
+        baseline=baseline,
         reference="raw pixels",
+        length="epochs",
         share=changes["epochs"] * 10_000 / (100 * 1_281_167),
     )

@@ -7,10 +7,13 @@ from reglet.runs.interval import difference as difference
 from reglet.runs.interval import interval as interval
 from reglet.runs.interval import paired as paired
 from reglet.runs.interval import seeds_needed as seeds_needed
+from reglet.runs.ledger import restore as restore
+from reglet.runs.ledger import write_ledger as write_ledger
 from reglet.runs.run import Finished as Finished
 from reglet.runs.run import Run as Run
 from reglet.runs.run import store as store
 from reglet.runs.run import stored as stored
+from reglet.runs.summary import Dose as Dose
 from reglet.runs.summary import Line as Line
 from reglet.runs.summary import Score as Score
 from reglet.runs.summary import read_summary as read_summary

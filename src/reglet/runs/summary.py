@@ -1,15 +1,18 @@
 """What a recipe found, as the file that tables, documents and figures are generated from.
 
     {"recipe", "command", "commit", "date", "minutes",        how to repeat it
+     "transcribed",                                           from a document, not from stored runs
      "budget": {"share", "of"},                               of the paper's
      "claims": [{"claim", "paper", "where", "measure",        what is claimed, and where
                  "printed", "margin", "sign",                 the effect that was printed
                  "ours": {"mean", "low", "high", "n"},        the paired difference with its 95 % interval
                  "baseline": {"name", "score"}, "reference",  what it is a difference from, and the simplest alternative
                  "gates": [{"name", "value", "threshold", "rule", "passed"}],
+                 "dose": {"share", "penalty"},                the regularizer's, at the start, halfway and at the end
                  "verdict", "why", "seeds_needed"}]}
 
-The claims of a file are corrected together.  A verdict that is not the rule's is refused, whoever wrote it.
+Claims of one file on one table of a paper (`where`) are corrected together.  A verdict that is not the rule's is
+refused, whoever wrote it.
 """
 
 import json
@@ -21,7 +24,7 @@ from typing import Any, Literal
 from reglet.engine.run_folder import write_json
 from reglet.runs.interval import Interval
 from reglet.runs.run import Json
-from reglet.runs.verdict import Claim, Gate, judge
+from reglet.runs.verdict import Claim, Gate, judge_tables
 
 Number = int | float
 SUMMARY: dict[str, Any] = {
@@ -30,6 +33,7 @@ SUMMARY: dict[str, Any] = {
     "commit": str,
     "date": str,
     "minutes": Number,
+    "transcribed": bool,
     "budget": {"share": Number | None, "of": str},
     "claims": list,
 }
@@ -45,18 +49,28 @@ CLAIM: dict[str, Any] = {
     "baseline": {"name": str, "score": Number},
     "reference": dict | None,
     "gates": list,
+    "dose": dict | None,
     "verdict": str,
     "why": str,
     "seeds_needed": int | None,
 }
 GATE: dict[str, Any] = {"name": str, "value": Number, "threshold": Number, "rule": str, "passed": bool}
 SCORE: dict[str, Any] = {"name": str, "score": Number}
+DOSE: dict[str, Any] = {"share": list, "penalty": list}
 
 
 @dataclass(frozen=True)
 class Score:
     name: str
     score: float
+
+
+@dataclass(frozen=True)
+class Dose:
+    """How much of a regularizer an arm had, over time: its share of the gradient, and its own value."""
+
+    share: list[float]
+    penalty: list[float]
 
 
 @dataclass(frozen=True)
@@ -70,6 +84,7 @@ class Line:
     evidence: Claim
     baseline: Score
     reference: Score | None = None
+    dose: Dose | None = None
 
 
 def summarise(
@@ -82,9 +97,10 @@ def summarise(
     minutes: float,
     share: float | None,
     of: str = "images seen",
+    transcribed: bool = False,
 ) -> Json:
     """With the verdicts.  share: of the paper's budget, counted in `of`; None where that is not known."""
-    verdicts = judge([line.evidence for line in lines])
+    verdicts = judge_tables([line.evidence for line in lines], [line.where for line in lines])
     claims = []
     for line, verdict in zip(lines, verdicts, strict=True):
         e = line.evidence
@@ -101,13 +117,14 @@ def summarise(
                 "baseline": asdict(line.baseline),
                 "reference": None if line.reference is None else asdict(line.reference),
                 "gates": [{**asdict(gate), "passed": gate.passed} for gate in e.gates],
+                "dose": None if line.dose is None else asdict(line.dose),
                 "verdict": verdict.word,
                 "why": verdict.why,
                 "seeds_needed": verdict.seeds_needed,
             }
         )
     facts = {"recipe": recipe, "command": command, "commit": commit, "date": date, "minutes": minutes}
-    return check({**facts, "budget": {"share": share, "of": of}, "claims": claims})
+    return check({**facts, "transcribed": transcribed, "budget": {"share": share, "of": of}, "claims": claims})
 
 
 def write_summary(path: Path, summary: Json) -> None:
@@ -130,7 +147,11 @@ def check(summary: Json, *, where: str = "summary") -> Json:
                 raise ValueError(f"{at}: gate {gate['name']!r} says passed = {gate['passed']}, its numbers do not")
         if claim["reference"] is not None:
             _require(claim["reference"], SCORE, f"{at}.reference")
-    for claim, verdict in zip(summary["claims"], judge([evidence(c) for c in summary["claims"]]), strict=True):
+        if claim["dose"] is not None:
+            _require(claim["dose"], DOSE, f"{at}.dose")
+    claims = summary["claims"]
+    verdicts = judge_tables([evidence(claim) for claim in claims], [claim["where"] for claim in claims])
+    for claim, verdict in zip(claims, verdicts, strict=True):
         said = (claim["verdict"], claim["why"], claim["seeds_needed"])
         if said != (verdict.word, verdict.why, verdict.seeds_needed):
             raise ValueError(f"{where}: {claim['claim']!r} says {said}, the rule {verdict}")

@@ -10,10 +10,10 @@ A claim that two arms are level has a margin: it holds where the interval lies w
 outside, and is underpowered where it crosses the edge.  A claim without a figure has a direction: it holds where the
 interval excludes 0 on that side, is excluded on the other, and is underpowered where it contains 0.
 
-Several claims in one table are corrected together.  "Excludes 0" and "lies below the printed effect" are two hypotheses
-of a claim, of which one at most is true.  So of the 2m hypotheses of m claims at most m are true, and Holm's procedure
-with that count (Shaffer 1986) holds the chance of any wrong verdict in the table at 5 %: the j-th smallest p-value is
-multiplied by min(m, 2m - j + 1).
+Several claims on one table of a paper are corrected together.  "Excludes 0" and "lies below the printed effect" are two
+hypotheses of a claim, of which one at most is true.  So of the 2m hypotheses of m claims at most m are true, and Holm's
+procedure with that count (Shaffer 1986) holds the chance of any wrong verdict in the table at 5 %: the j-th smallest
+p-value is multiplied by min(m, 2m - j + 1).
 """
 
 from collections.abc import Sequence
@@ -95,6 +95,15 @@ def judge(claims: Sequence[Claim]) -> list[Verdict]:
             needed = _needed(claim, len(able)) if word == "underpowered" else None
             verdicts.append(Verdict(word, "", needed, (zero, printed)))
     return verdicts
+
+
+def judge_tables(claims: Sequence[Claim], tables: Sequence[str]) -> list[Verdict]:
+    """The verdicts of several tables, each corrected for its own claims.  tables: that of each claim."""
+    verdicts: dict[int, Verdict] = {}
+    for name in dict.fromkeys(tables):
+        mine = [i for i, table in enumerate(tables) if table == name]
+        verdicts.update(zip(mine, judge([claims[i] for i in mine]), strict=True))
+    return [verdicts[i] for i in range(len(claims))]
 
 
 def correct(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
