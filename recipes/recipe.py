@@ -194,7 +194,7 @@ def run(recipe: Recipe[Any], asked: Options) -> Scores:
         if not asked.compute:
             return [found for run in runs if (found := stored(run, asked.out)) is not None]
         shown = partial(execute, load=partial(recipe.load, ready), out=asked.out, jobs=asked.jobs)
-        return shown(runs, partial(compute, recipe), about={"commit": current_commit()})
+        return shown(runs, computing(recipe), about={"commit": current_commit()})
 
     trials = work(plan_trials(recipe, settings))
     best = chosen(recipe, trials)
@@ -222,9 +222,13 @@ def run(recipe: Recipe[Any], asked: Options) -> Scores:
     return summary
 
 
-def compute(recipe: Recipe[D], run: Run, data: D) -> Scores:
-    """The recipe's own, to which an arm that is trained for longer is the arm itself."""
-    return recipe.compute(replace(run, arm=recipe.longer.get(run.arm, run.arm)), data)
+def computing(recipe: Recipe[D]) -> Callable[[Run, D], Scores]:
+    """What worker processes call.  To the recipe's own function an arm that is trained for longer is the arm itself."""
+    return partial(_compute, recipe.compute, recipe.longer)
+
+
+def _compute(own: Callable[[Run, D], Scores], longer: Mapping[str, str], run: Run, data: D) -> Scores:
+    return own(replace(run, arm=longer.get(run.arm, run.arm)), data)
 
 
 def show(summary: Scores, lines: Sequence[Line]) -> None:

@@ -2,13 +2,16 @@
 
 import importlib
 import json
+import pickle
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from recipes.recipe import Printed, Recipe, above, current_commit, digest, inside, main, plan, settled
+from recipes.health import inside, settled, twice
+from recipes.recipe import Printed, Recipe, current_commit, digest, main, plan
 
+from recipes import recipe as frame
 from reglet.runs import Finished, Run, read_summary
 
 RECIPES = [
@@ -23,14 +26,15 @@ def load(path: Path) -> float:
 
 
 def compute(run: Run, offset: float) -> dict[str, float]:
-    """Best at lr 0.2; the arm "more" is 2 above the others; seeds and folds have a noise of their own."""
+    """Best at lr 0.2; the arm "more" is 2 above the others; seeds and folds have a noise of their own.
+
+    A share of the gradient that falls from 0.5 to 0.1, for the arm "more" alone.
+    """
     noise = np.random.default_rng([run.seed, len(run.fold), len(run.arm)]).normal(scale=0.05)
     score = offset + 10 * run.seed + len(run.fold) - abs(run.settings["lr"] - 0.2) + (2 if run.arm == "more" else 0)
-    return {"score": float(score + noise), "validation": float(score)}
-
-
-def gates(results: list[Finished]) -> list:
-    return [above(results, "base", "nothing", "score"), inside(results, RECIPE.grid, "lr")]
+    dose = {"share start": 0.5, "share middle": 0.3, "share end": 0.1}
+    dose |= {"penalty start": 2.0, "penalty middle": 1.0, "penalty end": 0.5}
+    return {"score": float(score + noise), "validation": float(score)} | (dose if run.arm == "more" else {})
 
 
 RECIPE = Recipe(
@@ -40,20 +44,19 @@ RECIPE = Recipe(
     load=load,
     data=Path("nowhere"),
     settings={"lr": 0.1, "steps": 3, "plain": True},
-    arms={"base": {}, "more": {}, "twice": {"steps": 6}, "nothing": {"lr": 50.0}},
+    arms={"base": {}, "more": {}, "again": {"steps": 6}, "nothing": {"lr": 50.0}},
     folds=("a", "bb"),
     base="base",
     measures=("score",),
     grid={arm: [{"lr": lr} for lr in (0.1, 0.2, 0.3)] for arm in ("base", "more")},
-    choice_of={"twice": "base"},
+    choice_of={"again": "base"},
     once=("nothing",),
     printed=(
         Printed("more is more", "table 1", "more", "base", 2.0),
         Printed("more is much more", "table 1", "more", "base", 4.0),
-        Printed("twice is level", "table 2", "twice", "base", margin=1.0),
+        Printed("again is level", "table 2", "again", "base", margin=1.0),
         Printed("more is less on one fold", "table 3", "more", "base", -2.0, folds=("a",)),
     ),
-    gates=gates,
     reference="nothing",
     share=0.01,
 )
@@ -75,7 +78,11 @@ def test_from_trials_to_verdicts(words: list[str], tmp_path: Path, capsys: pytes
     assert summary["budget"] == {"share": 0.01, "of": "images seen"}
     assert summary["commit"] == current_commit()
     assert "more is more: +" in printed
-    assert "gate base above nothing" in printed
+    gates = {gate["name"] for gate in summary["claims"][0]["gates"]}
+    assert gates == {"base above nothing", "twice the steps move base by", "choices of lr on the edge of the grid"}
+    assert all(f"gate {name}" in printed for name in gates)
+    assert summary["claims"][0]["dose"] == {"share": [0.5, 0.3, 0.1], "penalty": [2.0, 1.0, 0.5]}
+    assert summary["claims"][2]["dose"] is None
     stored = [
         json.loads(path.read_text())["run"] for path in (tmp_path / "out").glob("*.json") if path.stem != "summary"
     ]
@@ -84,17 +91,17 @@ def test_from_trials_to_verdicts(words: list[str], tmp_path: Path, capsys: pytes
         "each has the choice of trials"
     )
     assert len(stored) - len(finals) == 2 * 3 * 2
-    assert len(finals) == 2 * (3 * 5 + 1)
+    assert len(finals) == 2 * (4 * 5 + 1), "base, more, again and base for twice as long; nothing has one seed"
+    assert {run["settings"]["steps"] for run in finals if run["arm"] == twice("base")} == {6}
     assert {run["seed"] for run in finals} == {1, 2, 3, 4, 5}, "sizes were settled on seed 0"
 
 
 def test_a_gate_that_fails_stops_every_verdict(words: list[str], tmp_path: Path) -> None:
     edge = replace(RECIPE, grid={arm: [{"lr": lr} for lr in (0.2, 0.3)] for arm in ("base", "more")})
-    failing = replace(edge, gates=lambda results: [inside(results, edge.grid, "lr")])
-    assert main(failing, words) == 0
+    assert main(edge, words) == 0
     claims = read_summary(tmp_path / "out/summary.json")["claims"]
     assert {c["verdict"] for c in claims} == {"cannot show"}
-    assert claims[0]["why"] == "choices of lr on the edge of the grid: 2, not at most 0"
+    assert claims[0]["why"] == "choices of lr on the edge of the grid (base, more): 2, not at most 0"
 
 
 def test_settings_by_name(words: list[str], tmp_path: Path) -> None:
@@ -106,9 +113,49 @@ def test_settings_by_name(words: list[str], tmp_path: Path) -> None:
 
 
 def test_how_far_twice_the_steps_move_a_baseline() -> None:
-    results = [Finished(Run(arm, s), {"y": y}, {}) for s in (1, 2) for arm, y in (("base", 50.0), ("twice", 51.5))]
-    gate = settled(results, "base", "twice", "y")
-    assert (gate.value, gate.passed) == (1.5, False)
+    once = [Finished(Run("base", seed), {"y": 50.0 + seed}, {}) for seed in (1, 2, 3)]
+    longer = [Finished(Run(twice("base"), seed), {"y": 51.5 + seed}, {}) for seed in (1, 2)]
+    gate = settled([*once, *longer], "base", "y")
+    assert (gate.value, gate.passed) == (1.5, False), "over the seeds that have both"
+    assert not settled(once, "base", "y").passed, "what was not tried is not known to be settled"
+    assert settled([*once, *(replace(r, scores={"y": r.scores["y"] - 1}) for r in longer)], "base", "y").passed
+
+
+def test_a_rate_on_the_edge_is_named() -> None:
+    results = [Finished(Run(arm, 1, settings={"lr": lr}), {}, {}) for arm, lr in (("a", 0.2), ("b", 0.3))]
+    grid = {arm: [{"lr": lr} for lr in (0.1, 0.2, 0.3)] for arm in ("a", "b")}
+    gate = inside(results, grid)
+    assert (gate.name, gate.value, gate.passed) == ("choices of lr on the edge of the grid (b)", 1.0, False)
+    assert inside(results[:1], {"a": grid["a"]}).passed
+
+
+def test_unequal_searches_and_few_seeds_are_refused() -> None:
+    with pytest.raises(ValueError, match=r"every arm has as many trials, got \[3, 1\]"):
+        replace(RECIPE, grid={**RECIPE.grid, "more": [{"lr": 0.2}]})
+    with pytest.raises(ValueError, match="rests on 5 seeds at least, got 3"):
+        replace(RECIPE, seeds=3)
+
+
+def test_another_machine_goes_on_from_the_committed_runs(
+    words: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is in the ledger is not computed again; what is half done has a summary, too."""
+    monkeypatch.setattr(frame, "LEDGERS", tmp_path / "runs")
+    monkeypatch.setattr(frame, "SUMMARIES", tmp_path / "summaries")
+    (tmp_path / "summaries").mkdir()
+    assert main(RECIPE, [*words, "commit=true"]) == 0
+    elsewhere = [words[0], f"out={tmp_path / 'elsewhere'}", "jobs=1"]
+    assert main(replace(RECIPE, compute=refuse), [*elsewhere, "compute=false"]) == 0
+    before, after = (read_summary(tmp_path / place / "summary.json") for place in ("out", "elsewhere"))
+    assert [c["verdict"] for c in after["claims"]] == [c["verdict"] for c in before["claims"]]
+    assert after["claims"][0]["ours"]["mean"] == pytest.approx(before["claims"][0]["ours"]["mean"], abs=1e-2)
+    assert main(replace(RECIPE, compute=refuse), elsewhere) == 0, "nothing is left to compute"
+    with pytest.raises(ZeroDivisionError):
+        main(replace(RECIPE, compute=refuse), [*elsewhere, "steps=4"])
+
+
+def refuse(run: Run, offset: float) -> dict[str, float]:
+    raise ZeroDivisionError(run.name)
 
 
 def test_missing_data_are_named(tmp_path: Path) -> None:
@@ -123,6 +170,7 @@ def test_every_recipe_is_whole(name: str) -> None:
     """Runs differ, comparisons name arms that are there, and the searches are of one size."""
     recipe = importlib.import_module(f"recipes.{name}").RECIPE
     assert recipe.name == name
+    assert pickle.loads(pickle.dumps(frame.computing(recipe))), "it is sent to other processes"
     runs = plan(recipe, recipe.settings, {}, seeds=2)
     assert len({run.key for run in runs}) == len(runs)
     versus = {recipe.base} if isinstance(recipe.base, str) else {*recipe.base, *recipe.base.values()}
