@@ -6,6 +6,7 @@ cosine: about 1,500 images a second and core, each in two views.  Scores are tho
 """
 
 import tempfile
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
@@ -119,9 +120,9 @@ def known(images: Images) -> Tensor:
     return images.labels
 
 
-def scores(x: Tensor, y: Tensor, x_test: Tensor, y_test: Tensor) -> Scores:
+def scores(x: Tensor, y: Tensor, x_test: Tensor, y_test: Tensor, *, strengths: Sequence[float] = STRENGTHS) -> Scores:
     """In per cent."""
-    linear = linear_probe(x, y, x_test, y_test, strengths=STRENGTHS)
+    linear = linear_probe(x, y, x_test, y_test, strengths=strengths)
     return {
         "linear": 100 * linear.accuracy,
         "knn": 100 * knn_probe(x, y, x_test, y_test, k=min(20, len(x))),
