@@ -30,7 +30,6 @@ RECIPE = recipe(
     [Printed(arm, "weight ratios, ImageNet-LT", arm, "full", effect) for arm, effect in PRINTED.items()],
     base="full",
     baseline="full",
-    seeds=8,
 )
 
 if __name__ == "__main__":

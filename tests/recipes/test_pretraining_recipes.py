@@ -8,7 +8,7 @@ import torch
 from recipes.encoder import Data
 from recipes.recipe import Recipe, main
 
-from recipes import encoder, smi_batch_size, ssl_losses, visreg_ablation
+from recipes import encoder, smi_batch_size, ssl_losses, visreg_ablation, visreg_ratios, visreg_slices
 from reglet.losses import VICRegLoss
 from reglet.runs import Run, read_summary
 
@@ -32,9 +32,10 @@ def small(recipe: Recipe, *arms: str, tries: int = 2, **changes: object) -> Reci
 @pytest.mark.parametrize(
     "recipe",
     [
-        small(ssl_losses.RECIPE, "Barlow Twins", "SMI", ssl_losses.TWICE, "random weights", "raw pixels"),
+        small(ssl_losses.RECIPE, "Barlow Twins", "SMI", "random weights", "raw pixels"),
         small(smi_batch_size.RECIPE, "Barlow Twins", "SMI", "raw pixels", folds=("64", "128")),
-        small(visreg_ablation.RECIPE, "full", "shape 4:1", "SWD, 128 slices", "SIGReg, 128 slices", "raw pixels"),
+        small(visreg_ratios.RECIPE, "full", "shape 4:1", "raw pixels"),
+        small(visreg_slices.RECIPE, *(f"SIGReg, {k} slices" for k in (128, 1024)), "raw pixels", baseline=""),
     ],
     ids=lambda recipe: recipe.name,
 )
@@ -55,7 +56,7 @@ def test_rates_grow_with_the_root_of_the_batch() -> None:
 
 def test_every_arm_has_another_gradient() -> None:
     seen = []
-    for changes in (visreg_ablation.KNOCKED_OUT | visreg_ablation.RATIOS | visreg_ablation.SLICES).values():
+    for changes in (visreg_ablation.KNOCKED_OUT | visreg_ratios.RATIOS | visreg_slices.SLICES).values():
         run = Run("", 0, settings={**visreg_ablation.RECIPE.settings, **changes})
         z = torch.randn(2, 32, 8, generator=torch.Generator().manual_seed(0)) * 2 + 1
         z.requires_grad_()
