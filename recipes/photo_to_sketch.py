@@ -194,7 +194,7 @@ RECIPE = Recipe(
         Printed("PatchNCE comes nearer than neither", "table 6, FID", BASE, "neither", sign=-1),
     ),
     gates=gates,
-    reference="neither",
+    length="",  # a distance has no points: the gate is how much of it is bridged
 )
 
 if __name__ == "__main__":

@@ -296,9 +296,11 @@ def claims(recipe: Recipe[Any], results: Sequence[Finished]) -> list[Line]:
 
 
 def gates(recipe: Recipe[Any], p: Printed, results: Sequence[Finished], measure: str) -> tuple[Gate, ...]:
-    """The health of a claim, on the runs of its folds."""
-    base = recipe.baseline or p.versus
-    found = [above(results, base, other, measure) for other in (recipe.reference, recipe.frozen) if other]
+    """The health of a claim, on the runs of its folds; by the first measure where alternatives lack its own."""
+    base, others = recipe.baseline or p.versus, [other for other in (recipe.reference, recipe.frozen) if other]
+    if not all(by_seed(results, other, measure) for other in others):
+        measure = recipe.measures[0]
+    found = [above(results, base, other, measure) for other in others]
     if recipe.length:
         found.append(settled(results, base, measure))
     searched = {recipe.choice_of.get(arm, arm) for arm in (p.arm, p.versus)}

@@ -67,7 +67,7 @@ def test_every_arm_has_another_gradient() -> None:
 
 
 def test_ratios_keep_the_sum_of_the_weights() -> None:
-    for name, changes in visreg_ablation.RATIOS.items():
+    for name, changes in visreg_ratios.RATIOS.items():
         assert sum(changes.values()) == 3, name
 
 
