@@ -124,10 +124,10 @@ def searched(names: Sequence[str], rates: Sequence[float]) -> dict[str, Any]:
     }
 
 
-def against_base(printed: Mapping[str, float], where: str) -> list[Printed]:
+def against_base(printed: Mapping[str, float], where: str, paper: str = "") -> list[Printed]:
     """The paper's differences from plain training."""
     return [
-        Printed(f"{arm} against {BASE}", where, arm, BASE, round(score - printed[BASE], 2))
+        Printed(f"{arm} against {BASE}", where, arm, BASE, round(score - printed[BASE], 2), paper=paper)
         for arm, score in printed.items()
         if arm != BASE and score != printed[BASE]
     ]

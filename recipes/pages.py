@@ -1,22 +1,28 @@
-"""README's lines on the papers, docs/reproduction.md and its figure, from the committed summaries; never typed.
+"""README's lines on the papers, docs/reproduction.md and its figure, docs/choose.md's table; never typed.
+
+Numbers and verdicts come from recipes/summaries, the tables and figures of the papers from recipes/papers.json.
 
 python -m recipes.pages
 """
 
 import json
+import re
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from recipes.choices import choices
 from recipes.recipe import REPO, SUMMARIES
 from reglet.runs import Verdict, read_summary
 from reglet.runs.verdict import WORDS, in_words
 
 Json = dict[str, Any]
-BEYOND = "beyond.json"  # tables and figures of the papers that two cores cannot repeat, with the reason
+PAPERS = REPO / "recipes/papers.json"  # every table and figure; where no claim of ours answers one, why not
 BEGIN, END = "<!-- recipes.pages -->", "<!-- /recipes.pages -->"
+README, CHOOSE = Path("README.md"), Path("docs/choose.md")
 PAGE, FIGURE = Path("docs/reproduction.md"), Path("docs/reproduction.svg")
 GROUPS = {
     "Holds": ("holds",),
@@ -28,30 +34,46 @@ Written by `python -m recipes.pages` from `recipes/summaries/`; do not edit. A l
 paired difference over seeds with its 95 % interval (Student's t). Verdicts follow a rule, corrected for the number of
 claims of a recipe (`reglet.runs.verdict`): *holds* (excludes 0, reaches the printed effect), *smaller* (excludes 0 and
 lies below it), *excluded* (lies below it and contains 0, or is opposite), *underpowered* (contains both, or has fewer
-than five seeds), *cannot show* (a health gate failed, so that no effect could have shown). Lines dated before
-2026-11-18 were carried over from the rounded tables in the recipes' headers, with the gates that could be read
-there."""
+than five seeds; with the seeds that 80 % power needs by the spread seen), *cannot show* (a health gate failed, so that
+no effect could have shown). Claims on one table of a paper are corrected together (Holm). Dose is the regularizer's
+share of the gradient at the start, halfway and at the end of training. *Transcribed* lines are of an older design: they
+were carried over from the rounded tables in the recipes' headers, with the gates that could be read there, and wait for
+their runs. The runs behind the others are in `recipes/runs/`; a command goes on from there."""
 LEFT, WIDTH, ROW, LEAST, MOST = 470, 340, 20, -3.0, 4.0  # of the figure: pixels, and multiples of the printed effect
 
 
 def summaries(folder: Path = SUMMARIES) -> list[Json]:
-    return [read_summary(path) for path in sorted(folder.glob("*.json")) if path.name != BEYOND]
+    return [read_summary(path) for path in sorted(folder.glob("*.json"))]
 
 
-def beyond(folder: Path = SUMMARIES) -> list[Json]:
-    path = folder / BEYOND
-    return json.loads(path.read_text()) if path.exists() else []
+def tables_and_figures() -> list[Json]:
+    """Of the five papers: {"paper", "label", "what", "why"}; why is empty where claims answer it."""
+    entries: list[Json] = json.loads(PAPERS.read_text(encoding="utf-8"))
+    return entries
 
 
-def pages(found: Sequence[Json], left: Sequence[Json], readme: str) -> dict[Path, str]:
+def pages(found: Sequence[Json], printed: Sequence[Json], repo: Path = REPO) -> dict[Path, str]:
     """What every generated file should hold."""
-    before, _, rest = readme.partition(BEGIN)
-    _, _, after = rest.partition(END)
+    readme, choose = ((repo / path).read_text(encoding="utf-8") for path in (README, CHOOSE))
     return {
-        Path("README.md"): f"{before}{BEGIN}\n{in_brief(found)}\n{END}{after}",
-        PAGE: page(found, left),
+        README: between(readme, in_brief(found)),
+        CHOOSE: between(choose, choices(found)),
+        PAGE: page(found, printed),
         FIGURE: figure(found),
     }
+
+
+def between(text: str, generated: str) -> str:
+    """The document, with what stands between the marks exchanged."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    return f"{before}{BEGIN}\n{generated}\n{END}{after}"
+
+
+def answers(entry: Json, claims: Sequence[Json]) -> list[Json]:
+    """The claims on a table or figure."""
+    label = re.compile(rf"\b{re.escape(entry['label'])}\b")
+    return [c for c in claims if c["paper"] == entry["paper"] and label.search(c["where"])]
 
 
 def effect(claim: Json) -> str:
@@ -89,15 +111,16 @@ def in_brief(found: Sequence[Json]) -> str:
     return "\n".join(lines)
 
 
-def page(found: Sequence[Json], left: Sequence[Json]) -> str:
+def page(found: Sequence[Json], printed_in: Sequence[Json]) -> str:
     claims = [claim for summary in found for claim in summary["claims"]]
     counts = ", ".join(f"{sum(c['verdict'] == word for c in claims)} {word}" for word in WORDS)
+    old = sum(len(summary["claims"]) for summary in found if summary["transcribed"])
     lines = [
         "# What the papers claim, and what two cores found",
         "",
         ABOUT,
         "",
-        f"{len(claims)} claims: {counts}.",
+        f"{len(claims)} claims: {counts}. {old} of them are transcribed.",
         "",
         "![Every claim: our interval as a multiple of the printed effect](reproduction.svg)",
         "",
@@ -109,23 +132,35 @@ def page(found: Sequence[Json], left: Sequence[Json]) -> str:
             f"## {summary['recipe']}",
             "",
             f"`{summary['command']}`: {summary['minutes']:g} CPU minutes{budget}; "
-            f"commit {summary['commit']}, {summary['date']}.",
+            f"commit {summary['commit']}, {summary['date']}{', transcribed' if summary['transcribed'] else ''}.",
             "",
-            "| paper | claim | printed | ours | seeds | baseline | reference | verdict |",
-            "|" + "---|" * 8,
+            "| paper | claim | printed | ours | seeds | baseline | reference | dose | verdict |",
+            "|" + "---|" * 9,
         ]
         for c in summary["claims"]:
             reference = "" if c["reference"] is None else f"{c['reference']['name']} {c['reference']['score']:.4g}"
             base = f"{c['baseline']['name']} {c['baseline']['score']:.4g}"
             head = [f"{c['paper']}, {c['where']}", f"{c['claim']} ({c['measure']})", printed(c), effect(c)]
-            cells = [*head, str(c["ours"]["n"]), base, reference, verdict(c)]
+            dose = "" if c["dose"] is None else ", ".join(f"{share:.2g}" for share in c["dose"]["share"])
+            cells = [*head, str(c["ours"]["n"]), base, reference, dose, verdict(c)]
             lines.append("| " + " | ".join(cells) + " |")
         lines.append("")
-    if left:
-        lines += ["## Beyond two cores", "", "| paper | table or figure | printed | why not |", "|---|---|---|---|"]
-        lines += [f"| {e['paper']} | {e['where']} | {e['printed']} | {e['why']} |" for e in left]
-        lines.append("")
-    return "\n".join(lines)
+    lines += ["## Every table and figure of the papers", ""]
+    lines += ["| paper | table or figure | what it shows | our line, or why there is none |", "|---|---|---|---|"]
+    for e in printed_in:
+        lines.append(f"| {e['paper']} | {e['label']} | {e['what']} | {e['why'] or answered(e, found)} |")
+    return "\n".join([*lines, ""])
+
+
+def answered(entry: Json, found: Sequence[Json]) -> str:
+    """Which recipes answer it, and how."""
+    parts = []
+    for summary in found:
+        words = Counter(claim["verdict"] for claim in answers(entry, summary["claims"]))
+        if words:
+            said = ", ".join(f"{count} {word}" for word, count in words.items())
+            parts.append(f"[{summary['recipe']}](#{summary['recipe']}): {said}")
+    return "; ".join(parts) or "not run"
 
 
 def figure(found: Sequence[Json]) -> str:
@@ -164,7 +199,7 @@ def _x(value: float) -> float:
 
 
 def main() -> int:
-    for path, text in pages(summaries(), beyond(), (REPO / "README.md").read_text(encoding="utf-8")).items():
+    for path, text in pages(summaries(), tables_and_figures()).items():
         (REPO / path).write_text(text, encoding="utf-8")
         print(path)
     return 0

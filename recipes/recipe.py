@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from statistics import mean
+from statistics import mean, median
 from typing import Any, Generic, Literal, TypeVar
 
 from recipes.dose import TIMES
@@ -70,6 +70,7 @@ class Printed:
     sign: Literal[1, -1] = 1
     measure: str = ""  # the recipe's first
     folds: tuple[str, ...] | None = None  # all
+    paper: str = ""  # the recipe's
     gated: bool = True  # False where the health of the network does not matter to it
 
 
@@ -290,8 +291,8 @@ def claims(recipe: Recipe[Any], results: Sequence[Finished]) -> list[Line]:
         alternative = by_seed(results, recipe.reference, measure, folds=p.folds) if recipe.reference else {}
         reference = Score(recipe.reference, mean(alternative.values())) if alternative else None
         evidence = Claim(ours, p.effect, p.margin, p.sign, healthy)
-        facts = p.claim, recipe.paper, p.where, measure, evidence, Score(p.versus, base), reference
-        lines.append(Line(*facts, dose=dose(mine, p.arm)))
+        facts = p.claim, p.paper or recipe.paper, p.where, measure, evidence, Score(p.versus, base), reference
+        lines.append(Line(*facts, dose=dose(mine, p.arm), cost=cost(mine, p.arm, p.versus)))
     return lines
 
 
@@ -306,6 +307,13 @@ def gates(recipe: Recipe[Any], p: Printed, results: Sequence[Finished], measure:
     searched = {recipe.choice_of.get(arm, arm) for arm in (p.arm, p.versus)}
     grid = {arm: tries for arm, tries in recipe.grid.items() if arm in searched and RATE in tries[0]}
     return (*found, *([inside(results, grid)] if grid else ()), *recipe.gates(results))
+
+
+def cost(results: Sequence[Finished], arm: str, versus: str) -> float:
+    """CPU time of an arm over another's: the median over paired runs, some of which other work has disturbed."""
+    seconds = {(r.run.arm, r.run.seed, r.run.fold): float(r.about["cpu_seconds"]) for r in results}
+    pairs = [(value, seconds.get((versus, seed, fold))) for (a, seed, fold), value in seconds.items() if a == arm]
+    return round(median(mine / other for mine, other in pairs if other), 3)
 
 
 def dose(results: Sequence[Finished], arm: str) -> Dose | None:

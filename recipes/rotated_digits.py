@@ -131,6 +131,11 @@ RECIPE = Recipe(
             Printed(f"{arm} at half the rate, as in the paper, against {BASE}", HALF, f"{arm}, half rate", BASE, effect)
             for arm, effect in (("LatentDR SA", 2.8), ("LatentDR Pool", 2.3))
         ),
+        *(
+            Printed(f"{arm} has a better {measure} than {BASE}", "figure 4", arm, BASE, sign=-1, measure=measure)
+            for arm in ("LatentDR SA", "LatentDR Pool")
+            for measure in ("alignment", "uniformity")
+        ),
     ),
     baseline=BASE,
     reference=PIXELS,

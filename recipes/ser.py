@@ -63,11 +63,11 @@ ARMS: dict[str, dict[str, Any]] = {
 REFERENCE = {"lambda = 0": "base", "SER": "lambda = 0", "SER as released": "lambda = 0"}
 
 PRINTED = (
-    Printed("SER above lambda = 0, linear probe", "table 1, MoCo-v3", "SER", "lambda = 0", 0.46),
+    Printed("SER above lambda = 0, linear probe", "table 5, MoCo-v3", "SER", "lambda = 0", 0.46),
     Printed("SER follows turns better", "table 4, MoCo-v3", "SER", "base", 0.036, measure="rot 3", gated=False),
     Printed("SER follows flips better", "table 4, MoCo-v3", "SER", "base", 0.011, measure="flip 3", gated=False),
-    Printed("SER resists corruptions", "ImageNet-C", "SER", "base", 1.11, measure="corrupted"),
-    Printed("SER resists perturbations", "ImageNet-P", "SER", "base", 1.22, measure="perturbed"),
+    Printed("SER resists corruptions", "table 12, ImageNet-C", "SER", "base", 1.11, measure="corrupted"),
+    Printed("SER resists perturbations", "table 13, ImageNet-P", "SER", "base", 1.22, measure="perturbed"),
 )
 RECIPE = recipe(
     "ser",

@@ -42,7 +42,7 @@ ARMS: dict[str, dict[str, Any]] = {
 REFERENCE = {f"{base}, SER": f"{base}, lambda = 0" for base in BASES}
 
 PRINTED = (
-    Printed("SER above lambda = 0 on MoCo-v3, linear probe", "table 1", "MoCo-v3, SER", "MoCo-v3, lambda = 0", 0.46),
+    Printed("SER above lambda = 0 on MoCo-v3, linear probe", "table 5", "MoCo-v3, SER", "MoCo-v3, lambda = 0", 0.46),
     *(
         Printed(f"SER follows turns better on {base}", "table 4", arm, REFERENCE[arm], measure="rot 3", gated=False)
         for base, arm in zip(BASES, REFERENCE, strict=True)

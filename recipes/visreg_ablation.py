@@ -135,11 +135,14 @@ def recipe(name: str, arms: Mapping[str, Changes], printed: Sequence[Printed], *
     )
 
 
-PRINTED = {"no scale": -71.02, "no shape": -58.4, "no centre": -0.41, "no detach": -0.35}
+KNOCK_OUTS = {"no scale": -71.02, "no shape": -58.4, "no centre": -0.41}
 RECIPE = recipe(
     "visreg_ablation",
     KNOCKED_OUT,
-    [Printed(arm, "knock-outs, Imagenette", arm, "full", effect) for arm, effect in PRINTED.items()],
+    [
+        *(Printed(arm, "knock-out table, Imagenette", arm, "full", effect) for arm, effect in KNOCK_OUTS.items()),
+        Printed("no detach", "stop-gradient table, ImageNet-LT", "no detach", "full", -0.35),
+    ],
     base="full",
     baseline="full",
 )

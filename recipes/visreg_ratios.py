@@ -27,7 +27,7 @@ PRINTED |= {"scale 4:1": -4.59, "shape 4:1": 3.2, "centre 4:1": -2.46}
 RECIPE = recipe(
     "visreg_ratios",
     {"full": {}, **RATIOS},
-    [Printed(arm, "weight ratios, ImageNet-LT", arm, "full", effect) for arm, effect in PRINTED.items()],
+    [Printed(arm, "weight ratio table, ImageNet-LT", arm, "full", effect) for arm, effect in PRINTED.items()],
     base="full",
     baseline="full",
 )

@@ -24,7 +24,7 @@ RECIPE = recipe(
     [
         Printed(
             f"{loss} gains by 1,024 slices over 128",
-            "slices, one GPU",
+            "GPUs figure, one GPU",
             f"{loss}, {MANY} slices",
             f"{loss}, {FEW} slices",
             effect,

@@ -1,14 +1,18 @@
 """The documents are those of the summaries; what a person types into them is found."""
 
+import importlib
+from dataclasses import replace
+
 import pytest
-from recipes.pages import FIGURE, PAGE, beyond, figure, in_brief, page, pages, summaries
-from recipes.recipe import REPO
+from recipes.choices import CHOICES, choices
+from recipes.pages import FIGURE, PAGE, answers, figure, in_brief, page, pages, summaries, tables_and_figures
+from recipes.recipe import REPO, Recipe
 
 from reglet.runs import Claim, Gate, Interval, Line, Score, summarise
 
 
 def test_the_documents_are_up_to_date() -> None:
-    for path, text in pages(summaries(), beyond(), (REPO / "README.md").read_text(encoding="utf-8")).items():
+    for path, text in pages(summaries(), tables_and_figures()).items():
         assert (REPO / path).read_text(encoding="utf-8") == text, f"{path}: run python -m recipes.pages"
 
 
@@ -38,14 +42,19 @@ def test_three_lines(summary: dict) -> None:
 
 
 def test_a_line_for_every_claim(summary: dict) -> None:
-    text = page([summary], [{"paper": "B", "where": "table 9", "printed": "1", "why": "a thousand GPUs"}])
+    entries = [
+        {"paper": "B", "label": "table 9", "what": "much", "why": "a thousand GPUs"},
+        {"paper": "A <paper>", "label": "table 1", "what": "more", "why": ""},
+    ]
+    text = page([summary], entries)
     assert "6 claims: 3 holds, 0 smaller, 1 excluded, 1 underpowered, 1 cannot show." in text
-    assert (
-        "| A <paper>, table 1 | three (accuracy) | +2 | +0.0 (-50.0 to +50.0) | 9 | base 50 | raw 40 | underpow" in text
-    )
+    assert "| three (accuracy) | +2 | +0.0 (-50.0 to +50.0) | 9 | base 50 | raw 40 |  | underpowered" in text
     assert "cannot show (above raw: 30, not at least 40)" in text
     assert "1 % of the paper's images seen" in text
-    assert "| B | table 9 | 1 | a thousand GPUs |" in text
+    assert "| B | table 9 | much | a thousand GPUs |" in text
+    assert "| A <paper> | table 1 | more | [x](#x): 3 holds, 1 excluded, 1 underpowered, 1 cannot show |" in text
+    assert "transcribed" not in text.split("## x")[1]
+    assert "2026-11-18, transcribed." in page([{**summary, "transcribed": True}], [])
 
 
 def test_the_figure_has_the_paper_at_one_and_ends_at_its_axis(summary: dict) -> None:
@@ -64,3 +73,29 @@ def test_every_summary_is_of_a_recipe() -> None:
         assert (REPO / "recipes" / f"{found['recipe']}.py").exists()
     assert (REPO / PAGE).exists()
     assert (REPO / FIGURE).exists()
+
+
+def test_every_table_and_figure_has_a_line() -> None:
+    """A claim answers it, or there is a reason, and never both."""
+    claims = [claim for found in summaries() for claim in found["claims"]]
+    claims += [{"paper": p.paper or recipe.paper, "where": p.where} for recipe in all_recipes() for p in recipe.printed]
+    entries = tables_and_figures()
+    assert len({(e["paper"], e["label"]) for e in entries}) == len(entries)
+    for entry in entries:
+        assert bool(answers(entry, claims)) != bool(entry["why"]), entry
+    for claim in claims:
+        known = [e for e in entries if answers(e, [claim])]
+        assert known or claim["where"] == "no need of large batches", f"{claim['where']} is in no paper's list"
+
+
+def all_recipes() -> list[Recipe]:
+    found = sorted(path.stem for path in (REPO / "recipes").glob("*.py") if "RECIPE = " in path.read_text())
+    return [importlib.import_module(f"recipes.{name}").RECIPE for name in found]
+
+
+def test_nothing_is_recommended_that_is_not_shown(summary: dict) -> None:
+    choice = replace(CHOICES[0], recipe="x", tried="this")
+    rows = {word: choices([summary], [replace(choice, claim=f"^{word}$")]) for word in ("one", "two", "three", "six")}
+    assert "| **this** | +2 (+1 to +3), 9 seeds |  | holds ([x](reproduction.md#x)) |" in rows["one"]
+    for word in ("two", "three", "six"):
+        assert "| nothing shown; tried: this |" in rows[word]

@@ -9,6 +9,7 @@
                  "baseline": {"name", "score"}, "reference",  what it is a difference from, and the simplest alternative
                  "gates": [{"name", "value", "threshold", "rule", "passed"}],
                  "dose": {"share", "penalty"},                the regularizer's, at the start, halfway and at the end
+                 "cost",                                      CPU time over that of the baseline
                  "verdict", "why", "seeds_needed"}]}
 
 Claims of one file on one table of a paper (`where`) are corrected together.  A verdict that is not the rule's is
@@ -50,6 +51,7 @@ CLAIM: dict[str, Any] = {
     "reference": dict | None,
     "gates": list,
     "dose": dict | None,
+    "cost": Number | None,
     "verdict": str,
     "why": str,
     "seeds_needed": int | None,
@@ -85,6 +87,7 @@ class Line:
     baseline: Score
     reference: Score | None = None
     dose: Dose | None = None
+    cost: float | None = None
 
 
 def summarise(
@@ -118,6 +121,7 @@ def summarise(
                 "reference": None if line.reference is None else asdict(line.reference),
                 "gates": [{**asdict(gate), "passed": gate.passed} for gate in e.gates],
                 "dose": None if line.dose is None else asdict(line.dose),
+                "cost": line.cost,
                 "verdict": verdict.word,
                 "why": verdict.why,
                 "seeds_needed": verdict.seeds_needed,
