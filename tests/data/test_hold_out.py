@@ -1,15 +1,19 @@
 """Test images are never training images, whoever asks for them."""
 
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from PIL import Image
 from tests.data.drawn import fill, noise
 
-from reglet.data import InMemory, load_pair
-from reglet.data.hold_out import SHARE, hold_out_test
+from reglet.data import InMemory, load, load_pair
+from reglet.data.hold_out import SHARE, hold_out_test, require_apart, shared
+from reglet.engine.build import build_data
+from reglet.engine.config import Config
 
 
 def test_a_fifth_of_each_class_is_held_out_by_name(tmp_path: Path) -> None:
@@ -75,13 +79,57 @@ def test_an_overlap_is_refused_by_content(tmp_path: Path) -> None:
         load_pair(str(tmp_path))
 
 
-def test_a_few_copies_in_a_large_test_part_are_left_out() -> None:
-    x = torch.randint(0, 256, (400, 1, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    from reglet.data.hold_out import require_apart
+def test_one_copy_among_thousands_is_found_and_refused_or_dropped() -> None:
+    x = torch.randint(0, 256, (5000, 1, 4, 4), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
+    train, test = InMemory(x[:1001], name="a"), InMemory(x[1001:], name="b")
+    assert len(shared(train, test)) == 0
+    x[3778] = x[77]  # at an odd place: comparing some evenly spread ones does not find it
+    with pytest.raises(ValueError, match=r"1 of 3999 test images of b are training images of a, .* overlap=drop"):
+        require_apart(train, test)
+    with pytest.warns(UserWarning, match="1 of 3999 test images .* are left out of the test"):
+        rest = require_apart(train, test, overlap="drop")
+    assert len(rest) == 3998
+    assert 2777 not in rest.index
 
-    with pytest.warns(UserWarning, match="1 test images of b are training images, too, and are left out"):
-        rest = require_apart(InMemory(x[:201], name="a"), InMemory(x[200:], name="b"))
-    assert len(rest) == 199
+
+def test_files_are_told_apart_by_all_their_bytes(tmp_path: Path) -> None:
+    """Equal in length and in the middle, and still two images."""
+    fill(tmp_path, "train/cat", "test/cat", each=16)
+    for part, value in (("train", 1), ("test", 2)):
+        pixels = np.zeros((64, 64, 3), np.uint8)
+        pixels[0, 0] = value
+        Image.fromarray(pixels).save(tmp_path / part / "cat" / "z.bmp")
+    load_pair(str(tmp_path))
+    shutil.copy(tmp_path / "train/cat/z.bmp", tmp_path / "test/cat/z.bmp")
+    with pytest.raises(ValueError, match=r"1 of 17 test images .* such as cat/z.bmp"):
+        load_pair(str(tmp_path))
+    with pytest.warns(UserWarning, match="left out of the test"):
+        _, test = load_pair(str(tmp_path), overlap="drop")
+    assert test is not None
+    assert len(test) == 16
+
+
+def test_files_that_cannot_be_read_are_not_each_others_copies(tmp_path: Path) -> None:
+    fill(tmp_path, "train/cat", "test/cat", each=16)
+    for part in ("train", "test"):
+        noise(0 if part == "train" else 1).save(tmp_path / part / "cat" / "gone.bmp")  # of one length, two images
+    train, test = (load(str(tmp_path), split=part) for part in ("train", "test"))
+    for images in (train, test):
+        (tmp_path / images.name / "cat" / "gone.bmp").unlink()
+    assert len(shared(train, test)) == 0  # though both are cat/gone.bmp
+
+
+def test_a_domain_left_out_shares_no_image_with_the_others(tmp_path: Path) -> None:
+    fill(tmp_path, "photo/cat", "photo/dog", "sketch/cat", "sketch/dog")
+    config = Config(command="train", data=str(tmp_path), leave_out="sketch")
+    build_data(config)
+    shutil.copy(tmp_path / "photo/cat/03.png", tmp_path / "sketch/cat/another.png")
+    with pytest.raises(ValueError, match=r"1 of 21 test images .* are training images"):
+        build_data(config)
+    with pytest.warns(UserWarning, match="left out of the test"):
+        _, test = build_data(replace(config, overlap="drop"))
+    assert test is not None
+    assert len(test) == 20
 
 
 def test_classes_are_the_same_by_name(tmp_path: Path) -> None:

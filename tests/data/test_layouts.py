@@ -1,14 +1,21 @@
 """Links, strays, names, crops and depths of pixels."""
 
+import struct
+import zlib
+from collections.abc import Sequence
+from io import BytesIO
 from pathlib import Path
 
 import numpy as np
 import pytest
+import tifffile
 import torch
 from PIL import Image
 from tests.data.drawn import fill
 
 from reglet.data import load, load_pair, pictures
+from reglet.data.decode import open_picture
+from reglet.data.png16 import read_png16
 from reglet.data.reader import read
 from reglet.views import Crops, policy
 
@@ -59,6 +66,64 @@ def test_16_bit_without_loss(tmp_path: Path, suffix: str) -> None:
     found = data.whole(torch.arange(16))
     assert found is not None
     assert np.array_equal((found.numpy()[:, 0] * 65535).round().astype(np.uint16), values)
+
+
+def png16(values: np.ndarray, kinds: Sequence[int]) -> bytes:
+    """A PNG of 16-bit colours, as the specification says it, byte by byte; kinds: the filter of each row."""
+    h, w, c = values.shape
+    x = np.frombuffer(values.astype(">u2").tobytes(), np.uint8).reshape(h, w * 2 * c).astype(int)
+    step, raw = 2 * c, bytearray()
+    for y, kind in enumerate(kinds):
+        raw.append(kind)
+        for k in range(w * step):
+            a = x[y, k - step] if k >= step else 0
+            b = x[y - 1, k] if y else 0
+            up_left = x[y - 1, k - step] if y and k >= step else 0
+            p = a + b - up_left
+            paeth = min((abs(p - a), 0, a), (abs(p - b), 1, b), (abs(p - up_left), 2, up_left))[2]
+            raw.append((x[y, k] - (0, a, b, (a + b) // 2, paeth)[kind]) % 256)
+    header = struct.pack(">IIBBBBB", w, h, 16, {3: 2, 2: 4, 4: 6}[c], 0, 0, 0)
+    out = b"\x89PNG\r\n\x1a\n"
+    for kind, body in ((b"IHDR", header), (b"IDAT", zlib.compress(bytes(raw))), (b"IEND", b"")):
+        out += struct.pack(">I", len(body)) + kind + body + struct.pack(">I", zlib.crc32(kind + body))
+    return out
+
+
+@pytest.mark.parametrize("channels", [2, 3, 4])
+def test_16_bit_colour_png_without_loss(tmp_path: Path, channels: int) -> None:
+    """Every filter; alpha is dropped as that of 8 bit is, and there where it is asked for."""
+    values = np.random.default_rng(0).integers(0, 65536, (16, 12, 7, channels), dtype=np.uint16)
+    values[:8] = values[:8].cumsum(axis=1) // 8 % 65536  # smooth, so that filters have something to do
+    for i, value in enumerate(values):
+        (tmp_path / f"{i:02}.png").write_bytes(png16(value, [(i + row) % 5 for row in range(12)]))
+        with Image.open(tmp_path / f"{i:02}.png") as seen:  # the file is a right one: Pillow reads its upper bytes
+            assert np.array_equal(np.asarray(seen), value >> 8) or channels == 2
+    kept = 1 if channels == 2 else 3
+    data = load(str(tmp_path), channels=kept)
+    opened = [open_picture(BytesIO((tmp_path / f"{i:02}.png").read_bytes())) for i in range(16)]
+    assert all((p.height, p.width, p.channels, p.deep) == (12, 7, kept, True) for p in opened)
+    for picture, value in zip(opened, values, strict=True):
+        assert np.array_equal(picture.pixels(channels=kept, deep=True), value[:, :, :kept])
+        assert np.array_equal(picture.pixels(channels=channels, deep=True), value)
+    assert data.batch(torch.arange(16)).dtype == torch.float32
+
+
+def test_a_broken_16_bit_png_says_so() -> None:
+    whole = png16(np.zeros((4, 4, 3), np.uint16), [0] * 4)
+    with pytest.raises(ValueError, match="broken in its IDAT chunk"):
+        read_png16(whole[:50] + bytes([whole[50] ^ 1]) + whole[51:])
+    header = struct.pack(">IIBBBBB", 4, 4, 16, 2, 0, 0, 1)
+    with pytest.raises(ValueError, match="interlaced"):
+        read_png16(whole[:16] + header + struct.pack(">I", zlib.crc32(b"IHDR" + header)) + whole[33:])
+
+
+def test_16_bit_colour_tiff_without_loss(tmp_path: Path) -> None:
+    values = np.random.default_rng(0).integers(0, 65536, (16, 12, 12, 3), dtype=np.uint16)
+    for i, value in enumerate(values):
+        tifffile.imwrite(tmp_path / f"{i:02}.tif", value, photometric="rgb")
+    found = load(str(tmp_path)).whole(torch.arange(16))
+    assert found is not None
+    assert np.array_equal((found.numpy().transpose(0, 2, 3, 1) * 65535).round().astype(np.uint16), values)
 
 
 def test_four_channels_without_loss(tmp_path: Path) -> None:

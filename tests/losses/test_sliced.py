@@ -200,11 +200,60 @@ def test_checkpointing_recomputes_on_the_same_slices(row: Row, early_stop: bool)
     assert saved.slices.step == plain.slices.step == 6
 
 
+@every_sliced
+def test_recomputed_calls_are_told_apart_whatever_they_see(row: Row) -> None:
+    """The same numbers in every call, two calls in a checkpoint, backward passes in another order, one of them twice:
+    nothing but the place of a call says which slices it had."""
+
+    def two(loss: nn.Module, z: Tensor) -> Tensor:
+        return deep(loss, z) * deep(loss, z)
+
+    plain, saved = row.build(), row.build()
+    z = randn(2, 12, 6)
+    parts, others = ([z.clone().requires_grad_() for _ in range(3)] for _ in range(2))
+    want = [two(plain, part) for part in parts]
+    got = [checkpoint(two, saved, other, use_reentrant=False) for other in others]
+    assert len({value.item() for value in want}) == 3, "otherwise the slices would not matter"
+    for i in (1, 2, 0, 1):
+        want[i].backward(retain_graph=True)
+        got[i].backward(retain_graph=True)
+    for value, other, part, its in zip(got, want, others, parts, strict=True):
+        assert torch.equal(value, other)
+        torch.testing.assert_close(part.grad, its.grad, rtol=1e-6, atol=1e-9)
+    assert saved.slices.step == plain.slices.step == 6
+
+
+def test_hooks_that_only_move_saved_tensors_change_nothing() -> None:
+    plain, moved = SIGReg(slices=8), SIGReg(slices=8)
+    for step in range(3):
+        z = randn(2, 12, 6, seed=step)
+        with torch.autograd.graph.save_on_cpu():
+            assert torch.equal(moved(z.clone().requires_grad_()), plain(z))
+    assert moved.slices.step == 3
+
+
 def test_what_cannot_be_recomputed_is_refused() -> None:
     z = randn(2, 12, 6).requires_grad_()
     value = checkpoint(deep, SIGReg(slices=8), z, use_reentrant=True)
     with pytest.raises(RuntimeError, match="use_reentrant=False"):
         value.backward()
+
+
+@pytest.mark.parametrize("early_stop", [True, False])
+def test_nested_checkpoints_are_right_or_refused(early_stop: bool) -> None:
+    """Without early stop the outer one runs the inner one again, as a new checkpoint of which nothing is known."""
+    plain, saved = SIGReg(slices=8), SIGReg(slices=8)
+    z, other = (randn(2, 12, 6).requires_grad_() for _ in range(2))
+    (deep(plain, z) + deep(plain, z)).backward()
+    with torch.utils.checkpoint.set_checkpoint_early_stop(early_stop):
+        nested = lambda z: checkpoint(deep, saved, z, use_reentrant=False)  # noqa: E731
+        value = sum(checkpoint(nested, other, use_reentrant=False) for _ in range(2))
+    if early_stop:
+        value.backward()
+        torch.testing.assert_close(other.grad, z.grad, rtol=1e-6, atol=1e-9)
+    else:
+        with pytest.raises(RuntimeError, match="not nested"):
+            value.backward()
 
 
 # threads

@@ -4,8 +4,8 @@
 |---|---|
 | grey, RGB, palette, CMYK, YCbCr, RGBA | RGB; transparency is dropped, as torchvision does |
 | the same with `channels=1` or `channels=4` | grey, or RGBA with its alpha (CMYK as it is) |
-| 16 bit grey PNG or TIFF; 16 bit colour or more than 4 channels in TIFF or .npy | float32 in [0, 1], without loss |
-| 16 bit colour PNG | 8 bit: Pillow reads no more |
+| 16 bit PNG or TIFF, grey or colour; more than 4 channels in TIFF or .npy | float32 in [0, 1], without loss |
+| 16 bit colours in other formats | 8 bit: Pillow reads no more |
 | float TIFF or .npy | as it is, where all values are in [0, 1]; else refused |
 | 32 bit integers | refused: nothing says which value is white |
 | EXIF orientation | turned upright |
@@ -23,6 +23,8 @@ from typing import Any, BinaryIO, cast
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
+
+from reglet.data.png16 import read_png16
 
 Array = NDArray[Any]  # (h, w, c) of uint8, uint16 or float32
 MOST_CHANNELS = 16
@@ -67,7 +69,8 @@ class Picture:
         """
         if self.image is None:
             assert self.array is not None
-            return _depth(_spread(self.array, channels), deep)
+            alpha = channels == self.array.shape[2]  # dropped unless it was asked for
+            return _depth(_spread(self.array if alpha else self.array[:, :, : self.channels], channels), deep)
         if shrink > 1:
             self.image.draft(None, (self.image.width // shrink, self.image.height // shrink))
         image = self.image if self.deep else _converted(self.image, channels)
@@ -137,10 +140,27 @@ def _of_pillow(image: Image.Image) -> Picture:
         exif.load(image.info["exif"])
         orientation = int(exif.get(_ORIENTATION, 1))
     width, height = image.size if orientation < 5 else image.size[::-1]
+    if image.format == "PNG" and len(image.getbands()) > 1 and _raw_mode(image).endswith(";16B"):
+        return _of_png16(image, height, width, orientation)
     deep = image.mode.startswith("I;16") or image.mode == "F" or (image.mode == "I" and image.format in ("PNG", "PPM"))
     if image.mode == "I" and not deep:
         raise ValueError("it has 32-bit integers, and nothing says which of them is white: save it as 16 bit")
     return Picture(height, width, 1 if deep else 3, deep, image=image, orientation=orientation)
+
+
+def _raw_mode(image: Image.Image) -> str:
+    tiles = cast(Any, image).tile  # of a file that is not decoded yet
+    return str(tiles[0][3]) if tiles else ""
+
+
+def _of_png16(image: Image.Image, height: int, width: int, orientation: int) -> Picture:
+    file = cast(Any, image).fp
+    file.seek(0)
+    values: Array = read_png16(file.read())
+    if orientation in _TURNS:
+        planes = [Image.fromarray(plane).transpose(_TURNS[orientation]) for plane in np.moveaxis(values, 2, 0)]
+        values = np.stack([np.asarray(plane) for plane in planes], axis=2)
+    return Picture(height, width, 1 if values.shape[2] == 2 else 3, True, array=values)
 
 
 def _of_array(values: Array) -> Picture:
@@ -185,8 +205,8 @@ def _tiff(source: BytesIO | BinaryIO) -> Array | None:
     try:
         import tifffile  # type: ignore[import-not-found,unused-ignore]
     except ImportError as error:
-        raise ImportError("a TIFF of 16 bit colours or of many channels needs: pip install tifffile") from error
-    values = cast(Array, tifffile.imread(BytesIO(source.read())))
+        raise ImportError("a TIFF of 16 bit colours or many channels needs: pip install 'reglet[tiff]'") from error
+    values: Array = tifffile.imread(BytesIO(source.read()))
     if values.ndim == 3 and values.shape[0] <= MOST_CHANNELS < min(values.shape[1:]):
         values = values.transpose(1, 2, 0)  # planes one after the other
     return values

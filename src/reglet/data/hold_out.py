@@ -6,6 +6,9 @@ The rule is a function of the images alone, so that every command and every late
    they have no name.
 2. The first fifth is held out, at least one of a class that has two, and at most MOST images in all.
 3. Of images that exist twice, on both sides, the copies are taken out of the test part.
+
+Where the data bring a test part of their own, an image in both is an error.  `overlap="drop"` takes the copies out of
+that, too: a few images of some well-known sets are in both parts.
 """
 
 import hashlib
@@ -17,13 +20,13 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from reglet import check
 from reglet.data.images import Images
 
 SHARE = 0.2
 MOST = 10_000
-COMPARED = 2_000  # test images that are looked for among the training images; of more, so many evenly spread
-FEW = 0.01  # share of test images that are left out with a warning; if more are training images, it is an error
 
+OVERLAP = ("refuse", "drop")
 Index = Int64[Tensor, "_"]
 
 
@@ -40,44 +43,48 @@ def hold_out_test(images: Images) -> tuple[Images, Images | None]:
     return train, test if len(test) else None
 
 
-def require_apart(train: Images, test: Images) -> Images:
-    """`test` without the images that are also in `train`; an error where these are more than a few."""
+def require_apart(train: Images, test: Images, *, overlap: str = "refuse") -> Images:
+    """`test`, of which no image is in `train`: an error if one is or, with "drop", the others."""
+    check.choice("overlap", overlap, OVERLAP)
     copies = shared(train, test)
     if not len(copies):
         return test
     names = test.names(copies[:3])
     which = f", such as {', '.join(names)}" if names else ""
-    of = min(len(test), COMPARED)
-    if len(copies) > FEW * of:
-        raise ValueError(
-            f"{len(copies)} of {of} test images of {test.name} are training images of {train.name}, too{which}: a "
-            "score on them would say nothing"
-        )
-    warnings.warn(
-        f"{len(copies)} test images of {test.name} are training images, too, and are left out of the test{which}",
-        stacklevel=3,
-    )
+    found = f"{len(copies)} of {len(test)} test images of {test.name} are training images of {train.name}, too{which}"
+    if overlap == "refuse" or len(copies) == len(test):
+        raise ValueError(f"{found}: a score on them would say nothing; overlap=drop leaves them out of the test")
+    warnings.warn(f"{found}, and are left out of the test", stacklevel=3)
     keep = np.setdiff1d(np.arange(len(test)), copies.numpy())
     return test.part(torch.from_numpy(keep), name="without-copies")
 
 
-def shared(train: Images, test: Images, *, most: int = COMPARED) -> Index:
-    """Of the test images that are compared, `most` evenly spread, those with the content of a training image."""
-    looked = torch.linspace(0, len(test) - 1, min(len(test), most)).long().unique()
-    candidates = torch.arange(len(train))
-    long, long_test = _lengths(train), _lengths(test)
-    if long is not None and long_test is not None:  # files of different lengths differ
-        looked = looked[torch.isin(long_test[looked], long)]
-        candidates = candidates[torch.isin(long, long_test[looked])]
-    if not len(looked):
-        return looked
-    known = set(train.content(candidates))
-    return looked[torch.tensor([digest in known for digest in test.content(looked)])]
+def shared(train: Images, test: Images) -> Index:
+    """The test images with the content of a training image.
+
+    Files are told apart by their length, what is left by a few bytes from their middle, and only what is left then is
+    read whole.
+    """
+    ours, theirs = torch.arange(len(train)), torch.arange(len(test))
+    for look in (_lengths, _glimpses, lambda images, index: images.content(index)):
+        a, b = look(train, ours), look(test, theirs)
+        if a is None or b is None:
+            continue
+        both = set(a) & set(b)
+        ours = ours[torch.tensor([x in both for x in a], dtype=torch.bool)]
+        theirs = theirs[torch.tensor([x in both for x in b], dtype=torch.bool)]
+        if not both:
+            break
+    return theirs
 
 
-def _lengths(images: Images) -> Index | None:
-    lengths: Sequence[int] = getattr(images, "lengths", list)()
-    return torch.tensor(lengths) if len(lengths) and 0 not in lengths else None
+def _lengths(images: Images, index: Index) -> Sequence[int] | None:
+    lengths = torch.as_tensor(getattr(images, "lengths", list)())
+    return lengths[index].tolist() if len(lengths) and 0 not in lengths else None
+
+
+def _glimpses(images: Images, index: Index) -> Sequence[bytes] | None:
+    return images.glimpse(index) if hasattr(images, "glimpse") else None
 
 
 def _parts(images: Images) -> tuple[Index, Index]:

@@ -71,12 +71,20 @@ def load(
 
 
 def load_pair(
-    spec: str, *, size: int = 0, channels: int = 0, table: str = "", workers: int = 0, hold_out: bool = True
+    spec: str,
+    *,
+    size: int = 0,
+    channels: int = 0,
+    table: str = "",
+    workers: int = 0,
+    hold_out: bool = True,
+    overlap: str = "refuse",
 ) -> tuple[Images, Images | None]:
     """Training images and test images, with classes numbered alike and no image in both.
 
     Where the source has no test images, some are held out, the same always; see `reglet.data.hold_out`.
     hold_out: False leaves them with the training images, for those who cut the data themselves.
+    overlap: "drop" leaves test images out that are training images, too; otherwise they are an error.
     """
     how = Reading(size, channels, table, workers)
     parts = _splits(spec, how)
@@ -84,7 +92,7 @@ def load_pair(
     if "train" in parts:
         for test in (_load(spec, name, how) for name in TEST if name in parts):
             if images.labels is None or test.labels is not None:  # a test part may keep its labels secret
-                return paired(images, test)
+                return paired(images, test, overlap=overlap)
     return hold_out_test(images) if hold_out else (images, None)
 
 

@@ -8,9 +8,12 @@ from reglet.data.hold_out import require_apart
 from reglet.data.images import Images
 
 
-def paired(train: Images, test: Images) -> tuple[Images, Images]:
-    """Both, with labels and domains of `test`, which is changed, in the numbers that `train` has for them."""
-    test = require_apart(train, test)
+def paired(train: Images, test: Images, *, overlap: str = "refuse") -> tuple[Images, Images]:
+    """Both, with labels and domains of `test`, which is changed, in the numbers that `train` has for them.
+
+    overlap: what becomes of test images that are training images, too; see `require_apart`.
+    """
+    test = require_apart(train, test, overlap=overlap)
     if test.labels is not None and train.classes is not None:
         test.labels, test.classes = class_numbers(train, test), list(train.classes)
     if test.domain is not None and train.domains is not None and set(test.domains or ()) <= set(train.domains):

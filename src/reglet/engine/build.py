@@ -14,6 +14,7 @@ from reglet.attach import Where
 from reglet.backbones.protocol import dim_of
 from reglet.blocks import SIM
 from reglet.data import Images, Part, load_pair
+from reglet.data.hold_out import require_apart
 from reglet.data.splits import leave_one_out, long_tail, some_labels
 from reglet.engine.arguments import arguments
 from reglet.engine.build_equivariant import equivariant_views, make_equivariant
@@ -107,8 +108,13 @@ def _method_and_views(config: Config, images: Images, *, size: int, in_channels:
 
 def build_data(config: Config) -> tuple[Images, Images | None]:
     """Training and test images, cut as the configuration says."""
-    how: dict[str, Any] = {"size": config.size, "channels": config.channels, "table": config.table}
-    images, test = load_pair(config.data, **how, workers=config.workers, hold_out=not config.leave_out)
+    how: dict[str, Any] = {
+        "size": config.size,
+        "channels": config.channels,
+        "table": config.table,
+        "overlap": config.overlap,
+    }
+    images, test = load_pair(config.data, **how, hold_out=not config.leave_out)
     if config.leave_out:
         if images.domain is None or images.domains is None:
             raise ValueError(f"leave_out={config.leave_out}: the data have no domains")
@@ -116,10 +122,8 @@ def build_data(config: Config) -> tuple[Images, Images | None]:
             raise ValueError(f"the domains are {', '.join(images.domains)}; got leave_out={config.leave_out}")
         inside, outside = leave_one_out(images.domain, images.domains.index(config.leave_out))
         whole = images
-        images, test = (
-            Part(whole, inside, name=f"without-{config.leave_out}"),
-            Part(whole, outside, name=config.leave_out),
-        )
+        images = Part(whole, inside, name=f"without-{config.leave_out}")
+        test = require_apart(images, Part(whole, outside, name=config.leave_out), overlap=config.overlap)
     if config.long_tail:
         index = long_tail(_labels(images, "long_tail"), config.long_tail, seed=config.seed)
         images = Part(images, index, name=f"tail-{config.long_tail:g}")

@@ -67,6 +67,7 @@ class Config(Named):
     labels: str = option("", "of the training images, take a share (0.1) or a number (1000), stratified")
     long_tail: float = option(0.0, "make the classes unequal, the first so many times larger than the last; 0: no")
     leave_out: str = option("", "train without this domain, and test on it")
+    overlap: str = option("refuse", "test images that are training images, too: an error, or dropped", "refuse", "drop")
     data_licence: str = option("not stated", "licence of the data, for the card of the encoder")
 
 

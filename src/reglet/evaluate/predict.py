@@ -126,5 +126,5 @@ def _seen(run: Path, images: Images) -> Tensor | None:
     except (ValueError, OSError):
         return None
     mask = torch.zeros(len(images), dtype=torch.bool)
-    mask[shared(train, images, most=len(images))] = True
+    mask[shared(train, images)] = True
     return mask

@@ -15,10 +15,10 @@ from torch import Tensor, nn
 
 from reglet import check
 from reglet.dist import rank
+from reglet.losses.recomputation import same_again
 
 BLOCK = 128  # directions that are seeded together; ranks and threads share the slices out in whole blocks
 EVALUATION = -1  # the step whose slices a loss in eval mode uses
-REMEMBERED = 256  # checkpointed calls that may wait for their backward pass at the same time
 
 
 @runtime_checkable
@@ -61,7 +61,6 @@ class Slices(nn.Module):
         check.flag(shared_slices=shared)
         self.count, self.shared, self.seed = count, shared, seed
         self.step = 0
-        self._checkpointed: dict[tuple[float, float], int] = {}
 
     def extra_repr(self) -> str:
         return f"{self.count}, shared={self.shared}, seed={self.seed}"
@@ -75,30 +74,14 @@ class Slices(nn.Module):
     def next(self, z: Float[Tensor, "v n d"], *, part: tuple[int, int] = (0, 1)) -> "Drawn":
         """The directions for a call on `z`.  In training, the next call gets those of the next step.
 
-        Activation checkpointing calls the loss twice, the second time from within the backward pass.  Both calls must
-        see the same slices.  The second one is known by its embeddings, which are the same numbers again.
+        Activation checkpointing calls the loss twice, the second time within the backward pass: on the same directions.
         """
-        if not self.training:
-            return self.at(EVALUATION, z, part=part)
-        again = torch._C._current_graph_task_id() != -1
-        hooked = bool(torch._C._autograd._top_saved_tensors_default_hooks(True))
-        if not again and not hooked:
-            self.step += 1
-            return self.at(self.step - 1, z, part=part)
-        low, high = torch.aminmax(z.detach())
-        key = (float(low), float(high))
-        if not again:
-            self._checkpointed[key] = self.step
-            if len(self._checkpointed) > REMEMBERED:
-                del self._checkpointed[next(iter(self._checkpointed))]
-            self.step += 1
-        elif key not in self._checkpointed:
-            raise RuntimeError(
-                "this loss was called in a backward pass, with embeddings that it had not seen before. "
-                "Activation checkpointing works with use_reentrant=False, and where computing again gives the same "
-                "numbers; otherwise keep the loss outside of the checkpointed function"
-            )
-        return self.at(self._checkpointed[key], z, part=part)
+        step = same_again(self, self._advance) if self.training else EVALUATION
+        return self.at(step, z, part=part)
+
+    def _advance(self) -> int:
+        self.step += 1
+        return self.step - 1
 
     def at(self, step: int, like: Float[Tensor, "*_ d"], *, part: tuple[int, int] = (0, 1)) -> "Drawn":
         """The directions of `step`, for embeddings like these.  part: of shared slices which one, of how many."""
