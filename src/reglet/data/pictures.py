@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, BinaryIO, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -139,13 +139,13 @@ class Pictures:
     def glimpse(self, index: Int64[Tensor, " b"]) -> list[bytes]:
         """The same of a few bytes from the middle, where different images differ: cheap, and enough to tell apart."""
 
-        def middle(source: BinaryIO) -> bytes:
+        def middle(source: Any) -> bytes:
             source.seek(source.seek(0, os.SEEK_END) // 2)
             return source.read(_GLIMPSE)
 
         return self._digests(index, middle)
 
-    def _digests(self, index: Int64[Tensor, " b"], read: Callable[[BinaryIO], bytes]) -> list[bytes]:
+    def _digests(self, index: Int64[Tensor, " b"], read: Callable[[Any], bytes]) -> list[bytes]:
         def digest(i: int) -> bytes:
             row = int(self.rows[i])
             try:
