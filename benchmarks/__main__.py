@@ -25,8 +25,9 @@ def sections(budget: float, clock: Clock) -> dict[str, Callable[[], Iterable[Row
     return {
         "losses": lambda: _run("losses", budget=budget, clock=clock),
         "sweep": lambda: _run("sweep", budget=budget, clock=clock),
+        "ranks": lambda: _run("rank_time"),
         "memory": lambda: _run("loss_memory"),
-        "sim": lambda: _run("sim", clock=clock),
+        "sim": lambda: _run("sim", budget=budget, clock=clock),
         "views": lambda: _run("views", budget=budget, clock=clock),
         "pretrain": lambda: _run("pretrain"),
         "evaluate": lambda: _run("evaluate", clock=clock),
