@@ -89,18 +89,23 @@ def with_sim(number: int) -> Step:
 
 def run(*, budget: float = 120.0, clock: Clock = time.perf_counter) -> Iterator[Row]:
     """`budget`: seconds at most for the time of one network, once each contestant ran seven times."""
-    for number, case in enumerate(CASES):
-        upper = partial(at_most, case.name, f"batch {BATCH}, {PIXELS} px", against="no SIM")
-        row = partial(Row, case.name, f"batch {BATCH}, {PIXELS} px")
-        steps = {"with": step(case, sim=True), "without": step(case, sim=False)}
-        rounds = interleave(steps, precision=0.005, budget=budget, clock=clock)
-        ratio, seconds = rounds.ratio("with", "without"), rounds.median("with")
-        yield upper("step time over", ratio.median, case.target, low=ratio.low, high=ratio.high)
-        if memory.available():
-            more, less = (memory.peak(f"benchmarks.sim:{which}", number) for which in ("with_sim", "without"))
-            yield upper("step memory over", more / less, MEMORY, low=more / less, high=more / less)
-            yield row("peak MB", more / 2**20)
-        yield row("ms", 1e3 * seconds.median, low=1e3 * seconds.low, high=1e3 * seconds.high)
+    for number in range(len(CASES)):
+        yield from measure(number, budget=budget, clock=clock)
+
+
+def measure(number: int, *, budget: float, clock: Clock) -> Iterator[Row]:
+    case = CASES[number]
+    upper = partial(at_most, case.name, f"batch {BATCH}, {PIXELS} px", against="no SIM")
+    row = partial(Row, case.name, f"batch {BATCH}, {PIXELS} px")
+    steps = {"with": step(case, sim=True), "without": step(case, sim=False)}
+    rounds = interleave(steps, precision=0.005, budget=budget, clock=clock)
+    ratio, seconds = rounds.ratio("with", "without"), rounds.median("with")
+    yield upper("step time over", ratio.median, case.target, low=ratio.low, high=ratio.high)
+    if memory.available():
+        more, less = (memory.peak(f"benchmarks.sim:{which}", number) for which in ("with_sim", "without"))
+        yield upper("step memory over", more / less, MEMORY, low=more / less, high=more / less)
+        yield row("peak MB", more / 2**20)
+    yield row("ms", 1e3 * seconds.median, low=1e3 * seconds.low, high=1e3 * seconds.high)
 
 
 if __name__ == "__main__":
