@@ -5,6 +5,7 @@ a pair sees the same images in the same order and, where the arms share them, th
 Finished runs in `out` are kept: a comparison that was interrupted goes on, and more seeds can be added later.
 """
 
+import json
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -13,22 +14,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from reglet import progress
 from reglet.cost import Cost, Ratio, compare_costs
 from reglet.diagnostics.ranks import rankme
 from reglet.diagnostics.robustness import robustness
+from reglet.engine.budget import Budget, seconds_of, settle
 from reglet.engine.build import Parts, build_parts
 from reglet.engine.config import Config
+from reglet.engine.launch import launch
 from reglet.engine.run_folder import CONFIG, RunError, differences, read_config, write_json
 from reglet.engine.settings import FREE
 from reglet.evaluate.compute import Compute, compute
 from reglet.evaluate.extract import CPU, extract
 from reglet.export import ENCODER, load_encoder
 from reglet.probes import knn_probe, knn_votes, linear_probe
+from reglet.progress import duration
 from reglet.runs import Finished, Paired, Run, execute, paired
 from reglet.train import run
 
 Json = dict[str, Any]
-REPORT = "compare.json"
+REPORT, BUDGET = "compare.json", "budget.json"
+SECONDS = 60.0  # of a run on a CPU, where its length was left open
 ROBUST_IMAGES, SEVERITIES = 500, (3,)
 NAMES = {
     "accuracy": "accuracy",
@@ -71,6 +77,8 @@ def compare(
     _require_same_budget(base, candidate)
     arms = {"base": base, "candidate": candidate}
     parts = {arm: build_parts(config) for arm, config in arms.items()}
+    arms = settled(arms, parts, out, count=2 * seeds)
+    base, candidate = arms.values()
     runs = [
         Run(arm, seed, settings=_depends_on(config, parts[arm].images.fingerprint, robust=robust))
         for seed in range(seeds)
@@ -95,6 +103,40 @@ def compare(
     result = Comparison(pairs, (a, b), ratio, main, said)
     write_json(out / REPORT, {"base": base.flat(), "candidate": candidate.flat(), "runs": found, **asdict(result)})
     return result
+
+
+def settled(arms: dict[str, Config], parts: dict[str, Parts], out: Path, *, count: int) -> dict[str, Config]:
+    """Both arms with the same batch and epochs, where these were left open, and a line about what they will take.
+
+    What was found is kept in `out`, so that the comparison goes on with it after an interruption.
+    """
+    kept = json.loads((out / BUDGET).read_text()) if (out / BUDGET).exists() else {}
+    opened = {key for key in ("batch", "epochs") if not getattr(arms["base"], key)}
+    given = {key: kept[key] for key in opened if key in kept}
+    asked = {arm: replace(config, **given) for arm, config in arms.items()}
+    found = {arm: settle(config, parts[arm], launch(config), seconds=SECONDS) for arm, config in asked.items()}
+    same = {key: min(getattr(config, key) for config, _ in found.values()) for key in ("batch", "epochs")}
+    arms = {arm: replace(config, **same) for arm, (config, _) in found.items()}
+    if opened:
+        out.mkdir(parents=True, exist_ok=True)
+        write_json(out / BUDGET, same)
+    _say(arms, parts, {arm: budget for arm, (_, budget) in found.items()}, count)
+    return arms
+
+
+def _say(arms: dict[str, Config], parts: dict[str, Parts], budgets: dict[str, Budget | None], count: int) -> None:
+    config, images = arms["base"], parts["base"].images
+    steps = config.steps or config.epochs * (len(images) // config.batch)
+    seconds = [
+        seconds_of(arms[arm], parts[arm], b, epochs=config.epochs, device=torch.device("cpu"))
+        for arm, b in budgets.items()
+        if b is not None
+    ]
+    long = f": about {duration(sum(seconds) * count / 2)} of training" if len(seconds) == 2 else ""
+    progress.line(
+        f"compare: {count} runs on {images.name}, {len(images):,} images, each of {steps:,} steps of {config.batch} "
+        f"images{long}, and each is scored"
+    )
 
 
 def sentence(pair: Paired, name: str) -> str:

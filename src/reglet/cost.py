@@ -91,7 +91,7 @@ class _Arm:
         self.state = State(launch(config), parts.method, config)
         self.feed = parts.feed
         self.feed.open(Place(self.state.device, channels_last=config.channels_last), steps=0)
-        self.batch, self.per_epoch = config.batch, self.feed.order.per_epoch
+        self.batch, self.per_epoch = parts.batch, self.feed.order.per_epoch
 
     def step(self) -> None:
         self.state.backward(self.feed(self.state.done % self.per_epoch), lr=1e-6)

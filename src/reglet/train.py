@@ -4,20 +4,20 @@ Everything random is a function of (seed, step): the order of the data, the view
 its step number and its tensors, and nothing else.
 """
 
-import sys
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
 
-from reglet import backbones
+from reglet import backbones, progress
 from reglet.data.unreadable import FILE as UNREADABLE
 from reglet.dist import on_any_rank, rank
 from reglet.engine import checkpoint
+from reglet.engine.budget import settle
 from reglet.engine.build import Parts, build_parts
 from reglet.engine.config import Config, from_flat
 from reglet.engine.feed import Feed, Place
@@ -26,6 +26,7 @@ from reglet.engine.interrupt import Interrupt
 from reglet.engine.journal import Journal
 from reglet.engine.launch import first_then_all, launch, together
 from reglet.engine.metrics import read_metrics, read_scores
+from reglet.engine.plan import plan
 from reglet.engine.progress import Progress
 from reglet.engine.run_folder import CHECKPOINT, METRICS, prepare, read_run
 from reglet.engine.schedule import learning_rate
@@ -37,7 +38,6 @@ from reglet.method import Method, innermost
 from reglet.seeded import seeded
 
 Json = dict[str, Any]
-SHORT = 50  # steps below which a run is only a trial
 
 
 @dataclass(frozen=True)
@@ -89,11 +89,9 @@ def fit(
     feed.open(Place(fabric.device, fabric.global_rank, world, s.channels_last, s.read_ahead), steps=steps)
     if (unreadable := getattr(getattr(feed, "images", None), "unreadable", None)) is not None:
         unreadable.write_to(out / UNREADABLE)
-    progress = Progress(
-        start=state.done, steps=steps, per_epoch=order.per_epoch, batch=order.batch, shown=shown and first
-    )
+    seen = Progress(start=state.done, steps=steps, per_epoch=order.per_epoch, batch=order.batch, shown=shown and first)
     journal = Journal(
-        out / METRICS, progress, every=s.log_every, loggers=s.loggers, config=config, writes=first, noted=state.noted
+        out / METRICS, seen, every=s.log_every, loggers=s.loggers, config=config, writes=first, noted=state.noted
     )
     scores, stop = read_scores(out / METRICS) if state.done else {}, False
     with closing(feed), closing(journal), Interrupt() as interrupt, seeded(s.seed, fabric.device):
@@ -133,43 +131,28 @@ def run(config: Config, *, shown: bool = True) -> Result:
 
     Processes are launched first, so that data are opened once by each, and never by a process that only waits.
     """
-    fabric = launch(config)
-    parts = build_parts(config)
-    about = {**config.flat(), "resolved": parts.resolved()}
-    if shown and fabric.is_global_zero:
-        print(plan(parts, config), file=sys.stderr, flush=True)
-    result = fit(parts.method, parts.feed, config, watch=_watch(parts, config), about=about, fabric=fabric, shown=shown)
-    if result.finished and rank() == 0:
-        export_run(result.out)
-    return result
-
-
-def plan(parts: Parts, config: Config) -> str:
-    """What a run will do, in two lines, before it does it."""
-    order = parts.feed.order
-    steps = config.steps or config.epochs * order.per_epoch
-    found = parts.resolved()
-    classes = f", {len(parts.images.classes)} classes" if parts.images.classes else ""
-    held = "no test images" if parts.test is None else f"{len(parts.test)} test images"
-    what = config.method if config.command == "pretrain" else "classifier"
-    count = len(parts.policy.draw(1))
-    views = f"{count} views" if count > 1 else "1 view"
-    lines = [
-        f"{config.command}: {what}, {config.model} with {found['parameters']:,} parameters, on {parts.images.name}: "
-        f"{len(parts.images):,} images{classes}, {held}",
-        f"{steps:,} steps of {order.batch} images, {views} of {parts.size} px each, "
-        f"{steps / order.per_epoch:g} epochs, lr {config.lr:g} after {round(config.warmup * steps)} steps of warm-up",
-    ]
-    if steps < SHORT:
-        lines.append(f"{steps} steps are too few to mean anything: this is a trial of the command, not of the method")
-    return "\n".join(lines)
+    with progress.shown(shown):
+        asked, fabric = config, launch(config)
+        with progress.work("opening the data"):
+            parts = build_parts(config, multiple=fabric.world_size * config.accumulate)
+        if shown or not (config.batch and config.epochs):
+            config, budget = settle(asked, parts, fabric)
+            parts = replace(parts, batch=config.batch)
+            progress.line(plan(parts, config, asked, budget, fabric.device))
+        about, watch = {**config.flat(), "resolved": parts.resolved()}, _watch(parts, config)
+        result = fit(parts.method, parts.feed, config, watch=watch, about=about, fabric=fabric, shown=shown)
+        if result.finished and rank() == 0:
+            with progress.work("exporting the encoder"):
+                export_run(result.out)
+        return result
 
 
 def _watch(parts: Parts, config: Config) -> list[Watch]:
     """An online kNN where there are labels, and of a classifier its accuracy at the end."""
     held = parts.test if parts.test is not None and parts.test.labels is not None else None
     found: list[Watch] = []
-    if config.knn_every and parts.images.labels is not None and held is not None:
+    several = parts.images.labels is not None and len(parts.images.labels.unique()) > 1
+    if config.knn_every and several and held is not None:
         found.append(OnlineKNN(parts.images, parts.preprocess, test=held, every=config.knn_every))
     if isinstance(innermost(parts.method), Classifier) and held is not None:
         found.append(AtEnd(lambda model: {"accuracy": accuracy(model, held, parts.preprocess)}))

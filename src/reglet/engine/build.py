@@ -80,15 +80,15 @@ class Parts:
         return {"size": self.size, "in_channels": self.in_channels, "parameters": count, "data": data}
 
 
-def build_parts(config: Config) -> Parts:
-    """Weights are a function of the seed alone."""
+def build_parts(config: Config, *, multiple: int = 1) -> Parts:
+    """Weights are a function of the seed alone.  multiple: what a batch that is not given must be divisible by."""
     images, test = build_data(config)
     _, in_channels, height, width = images.batch(torch.zeros(1, dtype=torch.int64)).shape
     size = config.size or fitting_size(min(height, width))
     with seeded(config.seed):
         method, policy = _method_and_views(config, images, size=size, in_channels=in_channels)
     found = method, images, test, policy, size, in_channels, preprocessing(size)
-    return Parts(*found, batch=config.batch, seed=config.seed)
+    return Parts(*found, batch=config.batch or fitting_batch(len(images), multiple=multiple), seed=config.seed)
 
 
 def _method_and_views(config: Config, images: Images, *, size: int, in_channels: int) -> tuple[Method, ViewPolicy]:
@@ -241,6 +241,16 @@ def _default_views(config: Config, size: int) -> str:
     other = {"simsiam": "byol", "swd": "visreg"}
     name = other.get(name, name)
     return "visreg-small" if name in ("visreg", "lejepa") and size < 96 else name
+
+
+def fitting_batch(images: int, *, multiple: int = 1) -> int:
+    """The largest power of two of which an epoch has at least four, 256 at most, rounded down to a multiple.
+
+    >>> [fitting_batch(n) for n in (3, 152, 640, 1297, 10_000)], fitting_batch(640, multiple=3)
+    ([2, 32, 128, 256, 256], 126)
+    """
+    largest = min(256, max(2, images // 4))
+    return max(multiple, 2 ** (largest.bit_length() - 1) // multiple * multiple)
 
 
 def fitting_size(side: int) -> int:

@@ -51,6 +51,8 @@ class Config(Named):
 
     rooms: ClassVar[tuple[str, ...]] = ("model", "method", "loss", "views", "sim", "equivariant", "latent", "mix")
 
+    left_open: ClassVar[tuple[str, ...]] = ("epochs", "batch")
+
     command: str = field(default="pretrain", metadata={"choices": ("pretrain", "train")})
     data: str = option(
         "digits", "digits, a folder of images (unlabelled, class/ or domain/class/), a .npz, hf/NAME ..."
@@ -68,6 +70,11 @@ class Config(Named):
     long_tail: float = option(0.0, "make the classes unequal, the first so many times larger than the last; 0: no")
     leave_out: str = option("", "train without this domain, and test on it")
     overlap: str = option("refuse", "test images that are training images, too: an error, or dropped", "refuse", "drop")
+    epochs: int = option(0, "times that the data are seen; 0: 100, on a CPU what fits into four minutes")
+    batch: int = option(0, "images per optimizer step, over all devices; 0: by the number of images, at most 256")
+    micro_batch: int = option(
+        0, "images at a time on a device, with the exact gradient of the batch; 0: all, or what fits into memory"
+    )
     data_licence: str = option("not stated", "licence of the data, for the card of the encoder")
 
 

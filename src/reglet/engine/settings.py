@@ -1,7 +1,7 @@
 """How a run trains: every number that the loop needs, by the names that the command line uses too."""
 
 from dataclasses import dataclass, field, fields
-from typing import TypeVar
+from typing import ClassVar, TypeVar
 
 from reglet.engine.optim import OPTIMIZERS
 from reglet.engine.schedule import SCHEDULES
@@ -23,6 +23,8 @@ def option(default: T, says: str, *choices: T) -> T:
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """Everything random in a run is a function of `seed` and of the step."""
+
+    left_open: ClassVar[tuple[str, ...]] = ()  # what may be 0, for a number that is found when the data are known
 
     out: str = option("runs/run", "directory of the run: configuration, metrics, checkpoint, encoder")
     epochs: int = option(100, "times that the data are seen")
@@ -62,7 +64,7 @@ class Settings:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "batch", "accumulate", "devices", "nodes", "save_every", "log_every"):
-            if getattr(self, name) < 1:
+            if getattr(self, name) < (0 if name in self.left_open else 1):
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         for name in (
             "steps",
