@@ -106,7 +106,7 @@ def fit(
             saves = done % s.save_every == 0 or done == steps or stop
             # Reading makes an accelerator wait.  Ranks must agree on when, because they stop together.
             asks = error or stop or saves or bool(scoring) or journal.due(done) or fabric.device.type == "cpu"
-            read = state.read() if asks or progress.wants_line(done) else None
+            read = state.read() if asks or seen.wants_line(done) else None
             broken = state.done if error else read.broken if read is not None and asks else None
             if broken is not None:
                 raise state.failure(out, config, feed, step=broken)
