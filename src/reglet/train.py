@@ -17,6 +17,7 @@ from reglet import backbones, progress
 from reglet.data.unreadable import FILE as UNREADABLE
 from reglet.dist import on_any_rank, rank
 from reglet.engine import checkpoint
+from reglet.engine.arithmetic import arithmetic
 from reglet.engine.budget import settle
 from reglet.engine.build import Parts, build_parts
 from reglet.engine.config import Config, from_flat
@@ -94,7 +95,7 @@ def fit(
         out / METRICS, seen, every=s.log_every, loggers=s.loggers, config=config, writes=first, noted=state.noted
     )
     scores, stop = read_scores(out / METRICS) if state.done else {}, False
-    with closing(feed), closing(journal), Interrupt() as interrupt, seeded(s.seed, fabric.device):
+    with closing(feed), closing(journal), Interrupt() as interrupt, seeded(s.seed, fabric.device), arithmetic(s):
         while state.done < steps and not stop:
             lr = learning_rate(s.schedule, state.done, steps=steps, warmup=round(s.warmup * steps), peak=s.lr)
             with together(fabric):
@@ -207,5 +208,5 @@ def replay(path: str | Path, *, method: Method | None = None, feed: Feed | None 
     if not torch.equal(feed.order.indices(state.done), tensors["index"]):
         raise ValueError(f"the data are not those of the run: {feed.name} gives other samples at step {state.done}")
     feed.open(Place(state.device, channels_last=settings.channels_last), steps=0)
-    with closing(feed):
+    with closing(feed), arithmetic(settings):
         return Replay(*state.again(feed(state.done)))
