@@ -5,7 +5,7 @@ its step number and its tensors, and nothing else.
 """
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -91,9 +91,10 @@ def fit(
     if (unreadable := getattr(getattr(feed, "images", None), "unreadable", None)) is not None:
         unreadable.write_to(out / UNREADABLE)
     seen = Progress(start=state.done, steps=steps, per_epoch=order.per_epoch, batch=order.batch, shown=shown and first)
-    journal = Journal(
-        out / METRICS, seen, every=s.log_every, loggers=s.loggers, config=config, writes=first, noted=state.noted
-    )
+    with together(fabric):
+        journal = Journal(
+            out / METRICS, seen, every=s.log_every, loggers=s.loggers, config=config, writes=first, noted=state.noted
+        )
     scores, stop = read_scores(out / METRICS) if state.done else {}, False
     with closing(feed), closing(journal), Interrupt() as interrupt, seeded(s.seed, fabric.device), arithmetic(s):
         while state.done < steps and not stop:
@@ -112,10 +113,12 @@ def fit(
             if broken is not None:
                 raise state.failure(out, config, feed, step=broken)
             state.step(steps)
-            for each in scoring:
-                scores |= (found := each.score(state))
-                journal.log(state.done, found)
-            journal.step(state.done, read, lr=lr)
+            # The first rank alone writes.  Scores of sharded weights wait for other ranks; for all others this holds.
+            with together(fabric) if scoring or journal.due(done) else nullcontext():
+                for each in scoring:
+                    scores |= (found := each.score(state))
+                    journal.log(state.done, found)
+                journal.step(state.done, read, lr=lr)
             if saves:
                 state.save(out / CHECKPOINT, config, journal.noted)
     return Result(out, state.encoder, state.done, state.done == steps, journal.last, scores)

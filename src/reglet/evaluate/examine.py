@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from reglet.data import Images, Part, load
 from reglet.diagnostics.batch_dependence import batch_share, mode_gap
-from reglet.diagnostics.gradient import gradient_norms
+from reglet.diagnostics.training import gradient_norms
 from reglet.diagnostics.verdict import Symptoms, Verdict, diagnose
 from reglet.doctor import same_slices
 from reglet.engine import checkpoint
