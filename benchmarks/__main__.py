@@ -29,6 +29,7 @@ def sections(budget: float, clock: Clock) -> dict[str, Callable[[], Iterable[Row
         "memory": lambda: _run("loss_memory"),
         "sim": lambda: _run("sim", budget=budget, clock=clock),
         "views": lambda: _run("views", budget=budget, clock=clock),
+        "data": lambda: _run("data"),
         "pretrain": lambda: _run("pretrain"),
         "evaluate": lambda: _run("evaluate", clock=clock),
         "latentdr": lambda: _run("latentdr", budget=budget, clock=clock),

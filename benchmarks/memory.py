@@ -55,14 +55,14 @@ def _measure(step: Step) -> int:
         step()
     peaks = []
     for _ in range(REPEATS):
-        before = _resident("VmRSS")
+        before = resident()
         _RESET.write_text("5")
         step()
-        peaks.append(_resident("VmHWM") - before)
+        peaks.append(resident("VmHWM") - before)
     return max(peaks)
 
 
-def _resident(field: str) -> int:
+def resident(field: str = "VmRSS") -> int:
     line = next(line for line in _STATUS.read_text().splitlines() if line.startswith(field + ":"))
     return 1024 * int(line.split()[1])
 

@@ -21,7 +21,7 @@ def lightly_losses() -> ModuleType | None:
     """lightly.loss, or None where lightly is not installed."""
     if lightly_version() is None:
         return None
-    _declare_torchvision_ops()
+    declare_torchvision_ops()
     import lightly.loss
 
     loss: ModuleType = lightly.loss
@@ -42,7 +42,7 @@ def slices(w: Tensor | None) -> Iterator[None]:
         yield
 
 
-def _declare_torchvision_ops() -> None:
+def declare_torchvision_ops() -> None:
     """A torchvision without its compiled half fails at import for want of two operators that no loss calls."""
     if _torchvision_ops or hasattr(torch.ops.torchvision, "nms"):
         return

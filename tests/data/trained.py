@@ -35,9 +35,9 @@ class Interrupted:
         self._count()
         return self.policy.apply(images, draws)
 
-    def finish(self, crops: Sequence[Tensor], draws: Any) -> list[Tensor]:
+    def finish(self, crops: Sequence[Tensor], draws: Any, **how: Any) -> list[Tensor]:
         self._count()
-        return self.policy.finish(crops, draws)
+        return self.policy.finish(crops, draws, **how)
 
     def _count(self) -> None:
         if self.steps == self.at:

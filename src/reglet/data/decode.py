@@ -17,12 +17,16 @@ import os
 import stat
 from dataclasses import dataclass
 from io import BytesIO
+from math import ceil, floor
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 import numpy as np
+import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
+from torch import Tensor
 
 from reglet.data.png16 import read_png16
 
@@ -39,6 +43,7 @@ _TURNS = {
 }
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _ORIENTATION = 0x0112
+_HOW = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
 def open_file(path: str | Path) -> BinaryIO:
@@ -100,27 +105,42 @@ def open_picture(source: BytesIO | BinaryIO | Image.Image) -> Picture:
         raise UnidentifiedImageError("no format that Pillow knows") from None
 
 
-def cut(
-    pixels: Image.Image | Array, *, top: float, left: float, height: float, width: float, out: tuple[int, int], how: int
-) -> Array:
-    """A box, resized once to `out` (height, width).  What is outside of the box has no part in it.
+class Box(NamedTuple):
+    """In pixels, with fractions where a JPEG was decoded at a fraction of its size."""
 
-    The box may have fractions where a JPEG was decoded at a fraction of its size.
-    """
-    y, x = int(top), int(left)
-    bottom, right = -int(-(top + height) // 1), -int(-(left + width) // 1)
-    box = (left - x, top - y, left - x + width, top - y + height)
+    top: float
+    left: float
+    height: float
+    width: float
+
+    @property
+    def around(self) -> tuple[int, int, int, int]:
+        """(top, left, bottom, right) of the whole pixels that it touches."""
+        return floor(self.top), floor(self.left), ceil(self.top + self.height), ceil(self.left + self.width)
+
+
+def cut(pixels: Image.Image | Array, box: Box, *, out: tuple[int, int], how: str) -> Tensor:
+    """A box, resized once to `out` (height, width), by Pillow.  What is outside of the box has no part in it."""
+    top, left, bottom, right = box.around
+    inside = (box.left - left, box.top - top, box.left - left + box.width, box.top - top + box.height)
     if isinstance(pixels, Image.Image):
-        part = pixels.crop((x, y, right, bottom))
-        return _with_channels(np.asarray(_resized(part, box, out, how)))
-    planes = pixels[y:bottom, x:right]
-    c = planes.shape[2]
-    if planes.dtype == np.uint8 and c in (1, 3):
-        part = Image.fromarray(np.ascontiguousarray(planes if c == 3 else planes[:, :, 0]))
-        return _with_channels(np.asarray(_resized(part, box, out, how)))
-    kind = np.uint8 if planes.dtype == np.uint8 else np.float32
-    parts = [Image.fromarray(np.ascontiguousarray(planes[:, :, k], dtype=kind)) for k in range(c)]
-    return np.stack([np.asarray(_resized(part, box, out, how)) for part in parts], axis=2)
+        parts = [pixels.crop((left, top, right, bottom))]
+    else:
+        planes = pixels[top:bottom, left:right]
+        kind = np.uint8 if planes.dtype == np.uint8 else np.float32
+        parts = [Image.fromarray(np.ascontiguousarray(planes[:, :, k], dtype=kind)) for k in range(planes.shape[2])]
+    found = [_with_channels(np.array(_resized(part, inside, out, how))) for part in parts]
+    return torch.from_numpy(found[0] if len(found) == 1 else np.concatenate(found, axis=2)).permute(2, 0, 1)
+
+
+def cut_bytes(pixels: Array, box: Box, *, out: tuple[int, int], how: str) -> Tensor:
+    """The same of bytes and whole pixels by torch, in a third of the time: torchvision's `resized_crop` of a tensor.
+
+    It differs from Pillow's by 1 or 2 of 255 in a few pixels of a hundred.
+    """
+    top, left, bottom, right = box.around
+    part = torch.from_numpy(pixels[top:bottom, left:right]).permute(2, 0, 1)
+    return part if part.shape[1:] == out else F.interpolate(part[None], out, mode=how, antialias=True)[0]
 
 
 def to_unit(values: Array) -> Array:
@@ -128,9 +148,9 @@ def to_unit(values: Array) -> Array:
     return values.astype(np.float32) / np.float32(65535) if values.dtype == np.uint16 else values
 
 
-def _resized(part: Image.Image, box: tuple[float, float, float, float], out: tuple[int, int], how: int) -> Image.Image:
+def _resized(part: Image.Image, box: tuple[float, float, float, float], out: tuple[int, int], how: str) -> Image.Image:
     size = out[1], out[0]
-    return part if part.size == size and box == (0, 0, *size) else part.resize(size, Image.Resampling(how), box=box)
+    return part if part.size == size and box == (0, 0, *size) else part.resize(size, _HOW[how], box=box)
 
 
 def _of_pillow(image: Image.Image) -> Picture:

@@ -31,6 +31,11 @@ class Part:
         """Of the whole, where that is made of files."""
         return getattr(self.of, "unreadable", None)
 
+    @property
+    def pool(self) -> Any:
+        """Threads that decode, where the whole is made of files."""
+        return getattr(self.of, "pool", None)
+
     def batch(self, index: Int64[Tensor, " b"]) -> Pixels:
         return self.of.batch(self.index[index])
 

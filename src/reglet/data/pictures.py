@@ -5,7 +5,6 @@ import os
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,10 +15,11 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from reglet.data.decode import Array, Picture, cut, open_picture, to_unit
+from reglet.data.decode import Array, Box, Picture, cut, cut_bytes, open_picture, to_unit
 from reglet.data.files import Files, readable
 from reglet.data.images import Pixels
 from reglet.data.unreadable import MOST, TooManyUnreadableError, Unreadable
+from reglet.threads import single_threads
 from reglet.views.crop import Crops
 
 T = TypeVar("T")
@@ -29,7 +29,6 @@ IN_MEMORY = 2 << 30  # bytes of decoded images that are kept
 _GLIMPSE = 4096  # bytes
 LARGEST = 224  # side of the images where none is asked for
 SAMPLE = 32  # files that are looked at to know what the others are like
-_HOW = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
 class Pictures:
@@ -63,7 +62,7 @@ class Pictures:
         self.rows: NDArray[np.int64] = np.arange(len(files))  # of `files`
         self.unreadable = Unreadable(len(files), where=files.name, most=1.0 if once else MOST)
         self.once = once
-        self.pool = ThreadPoolExecutor(workers or available_cpus(), thread_name_prefix="reglet-decode")
+        self.pool = single_threads(workers or available_cpus())
         seen = self._sample()
         self.size = size or min(LARGEST, sorted(min(p.height, p.width) for p in seen)[len(seen) // 2])
         self.channels = channels or Counter(p.channels for p in seen).most_common(1)[0][0]
@@ -100,7 +99,8 @@ class Pictures:
 
         def middle(k: int, j: int, height: int, width: int) -> list[_Cut]:
             side = min(height, width)
-            return [_Cut((height - side) / 2, (width - side) / 2, side, side, self.size, "bicubic", exact=True)]
+            box = Box((height - side) / 2, (width - side) / 2, side, side)
+            return [_Cut(box, (self.size, self.size), "bicubic", exact=True)]
 
         return self._cut(index, [self.size], middle)[0]
 
@@ -127,7 +127,8 @@ class Pictures:
                 y, x, dy, dx = box[k]
                 if y < 0 or x < 0 or y + dy > h or x + dx > w:
                     raise ValueError(f"the box {box[k]} is outside of an image of {h} x {w}: did the file change?")
-                cuts.append(_Cut(y * down, x * across, dy * down, dx * across, each.size, each.interpolation))
+                scaled = Box(y * down, x * across, dy * down, dx * across)
+                cuts.append(_Cut(scaled, (each.size, each.size), each.interpolation))
             return cuts
 
         return self._cut(index, [each.size for each in asked], boxed)
@@ -168,11 +169,11 @@ class Pictures:
         self, index: Tensor, sides: Sequence[int], want: "Callable[[int, int, int, int], list[_Cut]]"
     ) -> list[Any]:
         """want(place in the batch, index of the image that is read, its height, its width) -> one cut of each side."""
-        kind = np.float32 if self.deep else np.uint8
-        out = [np.empty((len(index), side, side, self.channels), kind) for side in sides]
+        kind = torch.float32 if self.deep else torch.uint8
+        out = [torch.empty(len(index), self.channels, side, side, dtype=kind) for side in sides]
 
         def fill(k: int) -> None:
-            def read(j: int) -> list[Array]:
+            def read(j: int) -> list[Tensor]:
                 return self._read(j, lambda height, width: want(k, j, height, width))
 
             try:
@@ -185,14 +186,14 @@ class Pictures:
                     where[k] = 0
 
         list(self.pool.map(fill, range(len(index))))
-        return [_tensor(values) for values in out]
+        return out
 
-    def _read(self, j: int, want: "Callable[[int, int], list[_Cut]]") -> list[Array]:
+    def _read(self, j: int, want: "Callable[[int, int], list[_Cut]]") -> list[Tensor]:
         row = int(self.rows[j])
         if self._kept is not None:
             pixels = self._kept_pixels(row)
             height, width = pixels.shape[:2]
-            return [each.of(to_unit(pixels)) for each in want(height, width)]
+            return [each.of(to_unit(pixels), each.box) for each in want(height, width)]
         with _closing(self.files.open(row)) as source:
             picture = open_picture(source)
             cuts = want(picture.height, picture.width)
@@ -272,8 +273,9 @@ class Pictures:
                     if bound == (h, w):
                         pixels = picture.pixels(channels=self.channels, deep=self.deep)
                         return np.array(pixels).reshape(h, w, self.channels)
-                    everything = _Cut(0, 0, h, w, bound, "bicubic")
-                    return _decoded(picture, [everything], channels=self.channels, deep=self.deep)[0]
+                    everything = _Cut(Box(0, 0, h, w), bound, "bicubic")
+                    (small,) = _decoded(picture, [everything], channels=self.channels, deep=self.deep)
+                    return small.permute(1, 2, 0).contiguous().numpy()
             except Exception as error:
                 self._note(row, error)
                 return error
@@ -295,44 +297,39 @@ class NoneReadableError(ValueError):
 
 
 class _Cut(NamedTuple):
-    """A box of an image, and the side or (height, width) to which it is resized.
+    """A box of an image, and the (height, width) to which it is resized.
 
-    exact: of all pixels, as other libraries read an image for evaluation; otherwise a JPEG may be decoded smaller.
+    exact: of all pixels and by Pillow, as other libraries read an image for evaluation; otherwise a JPEG may be decoded
+        smaller.
     """
 
-    top: float
-    left: float
-    height: float
-    width: float
-    out: int | tuple[int, int]
+    box: Box
+    out: tuple[int, int]
     interpolation: str
     exact: bool = False
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        return (self.out, self.out) if isinstance(self.out, int) else self.out
-
-    def of(self, pixels: Image.Image | Array, down: float = 1.0, across: float = 1.0) -> Array:
-        box = {
-            "top": self.top * down,
-            "left": self.left * across,
-            "height": self.height * down,
-            "width": self.width * across,
-        }
-        return cut(pixels, **box, out=self.shape, how=_HOW[self.interpolation])
+    def of(self, pixels: Image.Image | Array, box: Box) -> Tensor:
+        """box: the same, in the pixels as they were decoded."""
+        fast = isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8 and all(x == int(x) for x in box)
+        how = cut_bytes if fast and not self.exact else cut
+        return how(pixels, box, out=self.out, how=self.interpolation)  # type: ignore[arg-type]
 
 
-def _decoded(picture: Picture, cuts: Sequence[_Cut], *, channels: int, deep: bool) -> list[Array]:
+def _decoded(picture: Picture, cuts: Sequence[_Cut], *, channels: int, deep: bool) -> list[Tensor]:
     """The cuts of a picture that is decoded once, as small as serves all of them."""
-    room = min(1.0 if c.exact else min(c.height / c.shape[0], c.width / c.shape[1]) for c in cuts)
+    room = min(1.0 if c.exact else min(c.box.height / c.out[0], c.box.width / c.out[1]) for c in cuts)
     shrink = next(s for s in (8, 4, 2, 1) if room >= s or s == 1)
     pixels = picture.pixels(channels=channels, deep=deep, shrink=shrink)
     width, height = pixels.size if isinstance(pixels, Image.Image) else pixels.shape[1::-1]
     down, across = height / picture.height, width / picture.width
     if shrink == 1 and (down, across) != (1.0, 1.0):
         raise ValueError(f"its header says {picture.height} x {picture.width}, and it has {height} x {width} pixels")
-    pixels = pixels if isinstance(pixels, Image.Image) else to_unit(pixels)
-    return [each.of(pixels, down, across) for each in cuts]
+    if not isinstance(pixels, Image.Image):
+        pixels = to_unit(pixels)
+    elif not all(each.exact for each in cuts):
+        pixels = np.array(pixels).reshape(height, width, channels)
+    scale = down, across, down, across
+    return [each.of(pixels, Box(*(x * s for x, s in zip(each.box, scale, strict=True)))) for each in cuts]
 
 
 def _bounded(height: int, width: int, shorter: int) -> tuple[int, int]:

@@ -1,12 +1,13 @@
 """Images for a step's views, read ahead of it.
 
 `read` runs in a thread, on the host: it draws the views, and where images have different sizes or are on disk it also
-crops them, while they are decoded.  `views` runs on the training device: it does the rest.
+crops them, while they are decoded.  `views` runs on the training device: it does the rest.  Where that is the CPU, the
+threads that decode do the rest, too: each computes alone, so that none waits for another.
 """
 
 from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, Literal, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Int64
@@ -19,30 +20,41 @@ T = TypeVar("T")
 
 
 class Read(NamedTuple):
-    """pixels: all images in one tensor, or, where they are cropped, one tensor for each view."""
+    """pixels: all images in one tensor; where they are cropped, one tensor for each view; or the finished views."""
 
     pixels: list[Tensor]
     draws: list[Any]
-    cropped: bool
+    stage: Literal["whole", "cropped", "finished"]
 
 
-def read(images: Images, policy: Any, index: Int64[Tensor, " b"], *, mine: slice, generator: torch.Generator) -> Read:
+def read(
+    images: Images,
+    policy: Any,
+    index: Int64[Tensor, " b"],
+    *,
+    mine: slice,
+    generator: torch.Generator,
+    finish: bool = False,
+) -> Read:
     """The images at index[mine], and what is drawn for them.
 
     index: of the whole step, over all ranks.  Views are drawn for all of it, so that ranks see what one process would.
+    finish: make the views of cropped images here, because they are wanted on the CPU.
     """
     own = index[mine]
     whole = images.whole(own)
-    crops = whole is None and getattr(policy, "crops_whole_images", False)
-    if whole is None and not crops:  # a policy that wants images of one size
+    if whole is None and not getattr(policy, "crops_whole_images", False):  # a policy that wants images of one size
         whole = images.batch(own)
-    sizes = images.sizes(own) if crops else None
+    sizes = images.sizes(own) if whole is None else None
     draws = policy.draw(len(index), generator, **_aspect(len(index), mine, whole, sizes))
     draws = [draw.take(mine) for draw in draws]
     if whole is not None:
-        return Read([whole], draws, False)
+        return Read([whole], draws, "whole")
     assert sizes is not None
-    return Read(images.crops(own, policy.crops(draws, height=sizes[:, 0], width=sizes[:, 1])), draws, True)
+    crops = images.crops(own, policy.crops(draws, height=sizes[:, 0], width=sizes[:, 1]))
+    if not finish or (pool := getattr(images, "pool", None)) is None:
+        return Read(crops, draws, "cropped")
+    return Read(policy.finish(crops, draws, run=pool.map), draws, "finished")
 
 
 def _aspect(n: int, mine: slice, whole: Tensor | None, sizes: Tensor | None) -> dict[str, Tensor]:
@@ -61,7 +73,9 @@ def _aspect(n: int, mine: slice, whole: Tensor | None, sizes: Tensor | None) -> 
 
 def views(policy: Any, found: Read) -> list[Tensor]:
     """The views, where the pixels are."""
-    apply, given = (policy.finish, found.pixels) if found.cropped else (policy.apply, found.pixels[0])
+    if found.stage == "finished":
+        return found.pixels
+    apply, given = (policy.apply, found.pixels[0]) if found.stage == "whole" else (policy.finish, found.pixels)
     made: list[Tensor] = apply(given, found.draws)
     return made
 

@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from reglet import progress
 from reglet.data.decode import open_file
 from reglet.data.files import Known, in_order
 from reglet.data.index_file import Index, Names, kept_index, modified
@@ -71,7 +72,7 @@ def _index(shards: list[Path]) -> Index:
     numbers: dict[str, int] = {}  # of the labels, as they come
 
     def names() -> Iterator[str]:
-        for k, shard in enumerate(shards):
+        for k, shard in enumerate(progress.track(shards, "archives read through")):
             for member in _members(shard):
                 label = -1 if member.label is None else numbers.setdefault(member.label, len(numbers))
                 for column, value in zip(columns.values(), (k, member.place, member.length, label), strict=True):

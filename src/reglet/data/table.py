@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from reglet import progress
 from reglet.data.decode import open_file
 from reglet.data.files import Known, in_order
 from reglet.data.index_file import Index, Names, kept_index, modified
@@ -88,7 +89,7 @@ def _index(table: Path, root: Path) -> Index:
             lengths.append(_length(root / name))
             yield name
 
-    files = Names.of(names())
+    files = Names.of(progress.track(names(), f"rows of {table.name}"))
     if not len(files):
         raise ValueError(f"{table} has no rows")
     arrays: dict[str, NDArray[Any]] = {"lengths": np.array(lengths)}

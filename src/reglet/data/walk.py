@@ -6,7 +6,7 @@ came, went or was renamed.  A file that was only rewritten in place is not notic
 
 import os
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -17,17 +17,14 @@ from reglet import progress
 from reglet.data.index_file import Index, Names, kept_index, modified
 
 SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff", ".ppm", ".pgm", ".gif", ".npy"})
-_EVERY = 20_000  # files between two words about the progress
 
 
-def index_folder(root: Path, *, cache: Path | None = None, says: Callable[[str], None] | None = None) -> Index:
+def index_folder(root: Path, *, cache: Path | None = None) -> Index:
     """All image files below `root`, in the order of their paths, compared folder by folder; hidden ones are left out.
     Links are followed, and those in a circle cut.
 
     The arrays are folder_of and lengths: of each file its folder and its bytes.  What is about them are the folders,
     relative to the root ("" for itself), and `odd`: what has the name of an image and is no file, with the reason.
-
-    says: hears of the progress; default: who looks at `reglet.progress`.
     """
     if not root.is_dir():
         raise ValueError(f"{root} is no folder")
@@ -36,8 +33,7 @@ def index_folder(root: Path, *, cache: Path | None = None, says: Callable[[str],
     def now(about: dict[str, Any]) -> list[int]:
         return modified(*(f"{where}/{folder}" for folder in about["folders"]))
 
-    with progress.work(f"scanning {root}") as scanning:
-        return kept_index(["folder", where], lambda: _walk(where, says or scanning.note), now, cache=cache)
+    return kept_index(["folder", where], lambda: _walk(where), now, cache=cache)
 
 
 def file_name(index: Index, i: int) -> str:
@@ -46,7 +42,7 @@ def file_name(index: Index, i: int) -> str:
     return f"{folder}/{index.names[i]}" if folder else index.names[i]
 
 
-def _walk(root: str, says: Callable[[str], None]) -> Index:
+def _walk(root: str) -> Index:
     folders: list[str] = []
     times: list[int] = []
     odd: dict[str, str] = {}
@@ -60,11 +56,9 @@ def _walk(root: str, says: Callable[[str], None]) -> Index:
                 continue
             folder_of.append(at)
             lengths.append(length)
-            if len(lengths) % _EVERY == 0:
-                says(f"{len(lengths):,} image files")
             yield entry.name
 
-    found = Names.of(names())
+    found = Names.of(progress.track(names(), f"image files in {root}"))
     arrays: dict[str, NDArray[Any]] = {
         "folder_of": np.array(folder_of, np.int32),
         "lengths": np.array(lengths, np.int64),

@@ -114,7 +114,8 @@ class ImageFeed:
 
     def _read(self, step: int) -> tuple[reader.Read, Pack]:
         draws, index = generator(self.order.seed, VIEWS, step), self.order.indices(step)
-        found = reader.read(self.images, self.policy, index, mine=self.mine, generator=draws)
+        finish = self.device.type == "cpu"
+        found = reader.read(self.images, self.policy, index, mine=self.mine, generator=draws, finish=finish)
         known = [about[index[self.mine]] for about in self._known() if about is not None]
         return found, Pack([*found.pixels, *known], self.device)
 

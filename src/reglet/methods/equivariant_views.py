@@ -13,6 +13,7 @@ from torch import Tensor
 from reglet.dist import world_size
 from reglet.views import Crops, Draw, Policy, share_geometry
 from reglet.views.crop import Side
+from reglet.views.view import Run
 
 GEOMETRY = ("crop", "flip", "angle", "turn")
 
@@ -77,8 +78,8 @@ class AlignedViews:
     def crops(self, draws: Sequence[Draw], *, height: Side, width: Side) -> list[Crops]:
         return self.policy.crops(draws, height=height, width=width)
 
-    def finish(self, crops: Sequence[Tensor], draws: Sequence[Draw]) -> list[Tensor]:
-        return self.policy.finish(crops, draws)
+    def finish(self, crops: Sequence[Tensor], draws: Sequence[Draw], *, run: Run = map) -> list[Tensor]:
+        return self.policy.finish(crops, draws, run=run)
 
     def _aligned(self, n: int) -> Tensor:
         """Whether each of n images is in the last part of its rank's."""

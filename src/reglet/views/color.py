@@ -165,7 +165,7 @@ def _blend(x: Tensor, step: Tensor, factor: Tensor) -> Tensor:
     pixels = x.flatten(2)
     offset = of_mean * (pixels.mean(2) @ grey)[:, None, None]
     mix = f * torch.eye(len(grey), device=x.device, dtype=x.dtype) + of_grey * grey
-    return (mix @ pixels).add_(offset).clamp_(0, 1).view(x.shape)
+    return torch.baddbmm(offset, mix, pixels).clamp_(0, 1).view(x.shape)
 
 
 @kept_on_device

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from reglet.views.crop import Crops, Side
 from reglet.views.draw import Draw
-from reglet.views.view import View
+from reglet.views.view import Run, View
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class Policy:
         self._one_draw_each(draws)
         return [view.crops(draw, height=height, width=width) for view, draw in zip(self.views, draws, strict=True)]
 
-    def finish(self, crops: Sequence[Tensor], draws: Sequence[Draw]) -> list[Tensor]:
-        """The views, from crops (n, c, size, size) as `crops` asks for them."""
+    def finish(self, crops: Sequence[Tensor], draws: Sequence[Draw], *, run: Run = map) -> list[Tensor]:
+        """The views, from crops (n, c, size, size) as `crops` asks for them.  run: see `View.finish`."""
         self._one_draw_each(draws)
-        return [view.finish(x, draw) for view, x, draw in zip(self.views, crops, draws, strict=True)]
+        return [view.finish(x, draw, run=run) for view, x, draw in zip(self.views, crops, draws, strict=True)]
 
     def _one_draw_each(self, draws: Sequence[Draw]) -> None:
         if len(draws) != len(self.views):

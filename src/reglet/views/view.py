@@ -1,6 +1,6 @@
 """One view: what may happen to an image, drawn first and applied after."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from reglet.views.draw import Draw
 from reglet.views.orientation import hflip, rotate
 
 Rows = Int64[Tensor, " _"]
+Run = Callable[[Callable[[int], None], Iterable[int]], Iterable[None]]  # as `map`
 _CACHED = 1 << 20  # floats of a view that are worked on at a time: on a CPU they should stay in its cache
 
 
@@ -101,32 +102,42 @@ class View:
 
         return self._in_parts(images, draw, crop, lambda d: self.boxes(d, height=height, width=width))
 
-    def finish(self, crops: Tensor, draw: Draw) -> Float[Tensor, "n c size size"]:
-        """The view of images that are cropped and resized already, as `crops` asks."""
+    def finish(self, crops: Tensor, draw: Draw, *, run: Run = map) -> Float[Tensor, "n c size size"]:
+        """The view of images that are cropped and resized already, as `crops` asks.
+
+        run: `map`, or that of a pool of threads, which changes no bit.
+        """
         check.images(crops, floating=False)
         if crops.shape[2:] != (self.size, self.size):
             raise ValueError(f"crops are {self.size} x {self.size} pixels, got shape {tuple(crops.shape)}")
-        return self._in_parts(crops, draw, lambda x, p: hflip(_unit(x), p.flip), lambda d: d.turn.new_zeros(len(d), 4))
 
-    @torch.no_grad()
+        def crop(x: Tensor, plan: Plan) -> Tensor:
+            return _unit(hflip(x, plan.flip))
+
+        return self._in_parts(crops, draw, crop, lambda d: d.turn.new_zeros(len(d), 4), run)
+
     def _in_parts(
         self,
         images: Tensor,
         draw: Draw,
         crop: Callable[[Tensor, "Plan"], Tensor],
         boxes: Callable[[Draw], Int64[Tensor, "n 4"]],
+        run: Run = map,
     ) -> Tensor:
         check.one_each(images, draw=draw.flip)
         n, c = images.shape[:2]
         step = max(1, _CACHED // (c * self.size**2)) if images.device.type == "cpu" else max(1, n)
         out = torch.empty(n, c, self.size, self.size, device=images.device)
-        with torch.autocast(images.device.type, enabled=False):
-            for start in range(0, n, step):
-                part = slice(start, start + step)
-                some = draw.take(part)
+
+        def make(start: int) -> None:
+            part = slice(start, start + step)
+            some = draw.take(part)
+            with torch.no_grad(), torch.autocast(images.device.type, enabled=False):  # of the thread that runs this
                 plan = Plan.of(some, boxes(some)).to(images.device)
                 x = self._after_crop(crop(images[part], plan), plan)
                 _ = out[part].copy_(x) if self.normalize is None else self.normalize.into(out[part], x)
+
+        list(run(make, range(0, n, step)))
         return out
 
     def _after_crop(self, x: Tensor, plan: "Plan") -> Tensor:
