@@ -62,6 +62,11 @@ def subjects(slices: int) -> list[Subject]:
             "SIGReg()",
         ),
         Subject(
+            "WeakSIGReg",
+            lambda **options: reglet.WeakSIGReg(slices=K, **options),
+            lambda views, g: torch.stack([_weak_sigreg(view, K) for view in _stack(views)]).mean(),
+        ),
+        Subject(
             "LeJEPALoss",
             lambda **options: reglet.LeJEPALoss(slices=K, **options),
             lambda views, g: (
@@ -92,6 +97,13 @@ def subjects(slices: int) -> list[Subject]:
 def _between_samples() -> list[Subject]:
     """The losses without slices, of which lightly takes exactly two views."""
     return [
+        Subject(
+            "VICReg",
+            reglet.VICReg,
+            lambda views, g: torch.stack(
+                [25 * oracles.vicreg_variance(z) + oracles.vicreg_covariance(z) for z in _stack(views)]
+            ).mean(),
+        ),
         Subject(
             "VICRegLoss",
             reglet.VICRegLoss,
@@ -130,6 +142,11 @@ def directions(loss: OnViews, z: Tensor) -> Tensor | None:
     if not isinstance(slices, Slices):
         return None
     return torch.cat(list(slices.at(slices.step, z).chunks(slices.count)))
+
+
+def _weak_sigreg(z: Tensor, k: int) -> Tensor:
+    """`peers.slices` gives rows that are scaled already."""
+    return oracles.weak_sigreg(z, torch.randn(z.shape[1], k, dtype=z.dtype, device=z.device).T)
 
 
 def _directions(z: Tensor, k: int) -> Tensor:

@@ -105,6 +105,22 @@ def _vicreg(
     return terms
 
 
+def _vicreg_alone(variance: float = 25.0, covariance: float = 1.0, gamma: float = 1.0, eps: float = 1e-4) -> Oracle:
+    def terms(z: Tensor, n_global: int, _: Tensor) -> dict[str, Tensor]:
+        found = [(oracles.vicreg_variance(view, gamma, eps), oracles.vicreg_covariance(view)) for view in z]
+        v, c = (torch.stack(each).mean() for each in zip(*found, strict=True))
+        return {"variance": variance * v, "covariance": covariance * c}
+
+    return terms
+
+
+def _weak_sigreg() -> Oracle:
+    def terms(z: Tensor, n_global: int, w: Tensor) -> dict[str, Tensor]:
+        return {"weak_sigreg": torch.stack([oracles.weak_sigreg(view, w) for view in z]).mean()}
+
+    return terms
+
+
 def _barlow(weight: float = 0.0051, eps: float = 1e-5, variant: str = "official") -> Oracle:
     def terms(z: Tensor, n_global: int, _: Tensor) -> dict[str, Tensor]:
         on, off = oracles.barlow_twins(z, n_global, eps, variant)
@@ -132,7 +148,9 @@ def _smi(weight: float = 0.1, reduction: str = "mean", **arguments: Any) -> Orac
 
 def _row(name: str, kind: type, oracle: Callable[..., Oracle], slices: int | None = None, /, **arguments: Any) -> Row:
     """`arguments` go to the loss and, but for those that change no formula, to the oracle."""
-    alone = kind in (reglet.VISReg, reglet.SWD, reglet.SIGReg) or name == "barlow-visreg"
+    alone = (
+        kind in (reglet.VISReg, reglet.SWD, reglet.SIGReg, reglet.VICReg, reglet.WeakSIGReg) or name == "barlow-visreg"
+    )
     formula = {k: v for k, v in arguments.items() if k not in ("shared_slices", "seed")}
     if kind in DEFAULT_LAM:
         formula = {"lam": DEFAULT_LAM[kind], **formula}
@@ -150,6 +168,7 @@ def _row(name: str, kind: type, oracle: Callable[..., Oracle], slices: int | Non
     )
 
 
+ALONE = (reglet.VISReg, reglet.SWD, reglet.SIGReg, reglet.VICReg, reglet.WeakSIGReg)
 DEFAULT_LAM = {reglet.VISRegLoss: 0.9, reglet.SWDLoss: 0.6, reglet.LeJEPALoss: 0.02}
 
 # 260 slices: two whole blocks of 128 and a part of a third.
@@ -168,6 +187,9 @@ ROWS = [
     _row("sigreg-knots", reglet.SIGReg, _sigreg, 129, knots=8, t_max=5.0, shared_slices=False),
     _row("lejepa", reglet.LeJEPALoss, _sigreg, 260),
     _row("lejepa-lam", reglet.LeJEPALoss, _sigreg, 5, lam=0.3, knots=33, t_max=4.0, shared_slices=False),
+    _row("weak-sigreg", reglet.WeakSIGReg, _weak_sigreg, 3),
+    _row("vicreg-alone", reglet.VICReg, _vicreg_alone),
+    _row("vicreg-alone-weights", reglet.VICReg, _vicreg_alone, variance=3.0, covariance=5.0, gamma=2.0, eps=1e-2),
     _row("vicreg", reglet.VICRegLoss, _vicreg),
     _row("vicreg-paper", reglet.VICRegLoss, _vicreg, variant="paper"),
     _row("vicreg-solo", reglet.VICRegLoss, _vicreg, variant="solo"),
@@ -188,8 +210,11 @@ ROWS = [
 ]
 
 # Losses between the samples of a batch, without slices.
-PAIR_LOSSES = {reglet.VICRegLoss, reglet.BarlowTwinsLoss, reglet.NTXentLoss, reglet.SMILoss}
+PAIR_LOSSES = {reglet.VICReg, reglet.VICRegLoss, reglet.BarlowTwinsLoss, reglet.NTXentLoss, reglet.SMILoss}
 
 # One row of each class, with all of its terms: for what costs seconds a row (compilation, processes).
-PLAIN = {"visreg", "visreg-loss", "swd", "swd-loss", "sigreg", "lejepa", "vicreg", "barlow", "ntxent", "smi"}
+PLAIN = {"visreg", "visreg-loss", "swd", "swd-loss", "sigreg", "lejepa", "vicreg", "barlow", "ntxent", "smi"} | {
+    "vicreg-alone",
+    "weak-sigreg",
+}
 PLAIN_ROWS = [row for row in ROWS if row.name in PLAIN]

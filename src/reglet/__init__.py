@@ -1,6 +1,6 @@
 """Regularize what a network represents.
 
-losses   on the embeddings of views: VISReg, SIGReg, SWD, VICReg, Barlow Twins, NT-Xent, SMI
+losses   on the embeddings of views: VISReg, SIGReg, Weak-SIGReg, SWD, VICReg, Barlow Twins, NT-Xent, SMI
 blocks   on a block's input and output: SIM; on the tokens of two places: cosine, L2, CKA, Gram, patch NT-Xent
 groups   quarter turns, flips and scale, on images and on token maps
 methods  equivariance around any method: SER (Equivariant), AugSelf, EquiMod, E-SSL, STL
@@ -44,9 +44,11 @@ if TYPE_CHECKING:
     from reglet.losses import SIGReg as SIGReg
     from reglet.losses import SMILoss as SMILoss
     from reglet.losses import SWDLoss as SWDLoss
+    from reglet.losses import VICReg as VICReg
     from reglet.losses import VICRegLoss as VICRegLoss
     from reglet.losses import VISReg as VISReg
     from reglet.losses import VISRegLoss as VISRegLoss
+    from reglet.losses import WeakSIGReg as WeakSIGReg
     from reglet.methods import ESSL as ESSL
     from reglet.methods import STL as STL
     from reglet.methods import AlignedViews as AlignedViews
@@ -62,7 +64,8 @@ _ROOMS = {
     "blocks": "CKA L2 SIM Cosine Gram PatchNTXent",
     "groups": "D4 Symmetry",
     "latent": "BatchFormer CutMix GaussianNoise LatentDR ManifoldMixup MixStyle Mixup",
-    "losses": "SWD BarlowTwinsLoss LeJEPALoss NTXentLoss SIGReg SMILoss SWDLoss VICRegLoss VISReg VISRegLoss",
+    "losses": "SWD BarlowTwinsLoss LeJEPALoss NTXentLoss SIGReg SMILoss SWDLoss VICReg VICRegLoss VISReg VISRegLoss "
+    "WeakSIGReg",
     "methods": "ESSL STL AlignedViews AugSelf EquiMod Equivariant PartnerViews",
     "schedules": "set_step",
 }

@@ -121,6 +121,19 @@ def vicreg(
     return inv, (var if variant == "official" else 2 * var), 2 * cov
 
 
+# Weak-SIGReg
+
+
+def weak_sigreg(z: Tensor, sketch: Tensor) -> Tensor:
+    """kreasof-ai/sigreg's README, its 1e-6 beside n - 1 left out.  sketch: (k, d), used where d > k."""
+    if z.shape[1] > len(sketch):
+        z = torch.stack([torch.stack([(row * s).sum() for s in sketch]) for row in z])
+    zc = z - z.mean(dim=0)
+    k = z.shape[1]
+    cov = torch.einsum("ni,nj->ij", zc, zc) / (len(z) - 1)
+    return (cov - torch.eye(k, dtype=z.dtype)).square().sum().sqrt()
+
+
 # Barlow Twins
 
 

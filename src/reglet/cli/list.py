@@ -9,6 +9,7 @@ def names(words: list[str]) -> int:
     from reglet import views
     from reglet.backbones.build import NAMES
     from reglet.data.load import SOURCES
+    from reglet.engine.attachments import ATTACHED
     from reglet.engine.build import LATENT, LOSSES, METHODS
     from reglet.engine.build_equivariant import EQUIVARIANT
     from reglet.tasks import TASKS
@@ -21,6 +22,7 @@ def names(words: list[str]) -> int:
         "views": tuple(views.POLICIES),
         "equivariant": tuple(EQUIVARIANT),
         "latent": tuple(LATENT),
+        "attach": tuple(ATTACHED),
         "tasks": ("domains", *TASKS),
     }
     if asks_help(words):

@@ -24,6 +24,8 @@ reglet pretrain runs/a/config.json    repeat a run, in a new directory; keys tha
 In `out`: config.json (everything needed to repeat the run), metrics.jsonl, checkpoint.safetensors, and at the end
 encoder.safetensors with card.json, which says how to load it without reglet.
 Arguments of a part are given with its name: loss.slices=1024, model.patch=4, method.momentum=0.99, views.n_local=2.
+Losses on blocks (see reglet list attach): attach.0.where=blocks.* attach.0.loss=sigreg attach.0.weight=0.01, and
+attach.1.where=blocks.3 attach.1.to=blocks.9 attach.1.loss=cosine beside it.
 """
 TRAIN = """\
 reglet train key=value ...            learn a classifier from images with labels: a folder class/, a .npz with labels

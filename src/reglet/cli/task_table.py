@@ -26,14 +26,20 @@ def show_scores(report: Json, console: Console) -> None:
         console.print(
             f"rhoSIM on {', '.join(report['blocks'])}; weight {config['sim_weight']}, rho {rho}", markup=False
         )
+    for key, where in config.items():
+        if key.startswith("attach.") and key.endswith(".where"):
+            number = key.split(".")[1]
+            loss, weight = config[f"attach.{number}.loss"], config.get(f"attach.{number}.weight", 1)
+            console.print(f"{loss} on {where}; weight {weight}", markup=False)
     console.print()
+    what = "SIM" if report["blocks"] else "attached"
     arms = [arm for arm in ("without", "with") if any(row[arm] for row in report["scores"].values())]
     table = Table(box=None, pad_edge=False)
     table.add_column("score")
     for arm in arms:
-        table.add_column(f"{arm} SIM" if len(arms) == 2 or arm == "with" else "value", justify="right")
+        table.add_column(f"{arm} {what}" if len(arms) == 2 or arm == "with" else "value", justify="right")
     if len(arms) == 2:
-        table.add_column("SIM minus without", justify="right")
+        table.add_column(f"{what} minus without", justify="right")
         table.add_column("told apart", justify="right")
     for score, row in report["scores"].items():
         cells = [_number(row[arm], spread=len(arms) == 1) for arm in arms]

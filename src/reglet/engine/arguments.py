@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
-from reglet.engine.config import literal
+from reglet.engine.config import Named, literal, unknown
 
 Json = dict[str, Any]
 NOT = object()  # what stands for "no such kind"
@@ -15,6 +15,16 @@ def arguments(make: Callable[..., Any], room: str, given: Json) -> Json:
     """`given`, the values of room.argument= words, as `make` takes them."""
     hints = {key: p.annotation for key, p in inspect.signature(make).parameters.items()}
     return {key: argument(f"{room}.{key}", value, hints.get(key, Any)) for key, value in given.items()}
+
+
+def call(make: Callable[..., Any], config: Named, room: str, *parts: Any, **given: Any) -> Any:
+    """`make` with the arguments that the configuration has for `room`; an unknown one names the closest."""
+    options = config.of(room)
+    allowed = {k for k, p in inspect.signature(make).parameters.items() if p.kind is p.KEYWORD_ONLY}
+    for key in options:
+        if key not in allowed:
+            raise ValueError(unknown(f"{room}.{key}", {f"{room}.{name}" for name in allowed}))
+    return make(*parts, **{**given, **arguments(make, room, options)})
 
 
 def argument(key: str, value: Any, hint: Any) -> Any:

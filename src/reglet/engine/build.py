@@ -16,9 +16,10 @@ from reglet.blocks import SIM
 from reglet.data import Images, Part, load_pair
 from reglet.data.hold_out import require_apart
 from reglet.data.splits import leave_one_out, long_tail, some_labels
-from reglet.engine.arguments import arguments
+from reglet.engine.arguments import call
+from reglet.engine.attachments import with_attachments
 from reglet.engine.build_equivariant import equivariant_views, make_equivariant
-from reglet.engine.config import Config, Named, unknown
+from reglet.engine.config import Config, Named, no_such, unknown
 from reglet.engine.feed import ImageFeed, ViewPolicy
 from reglet.export import load_weights, preprocessing
 from reglet.latent import BatchFormer, LatentDR, NoisyLatents
@@ -92,7 +93,7 @@ def build_parts(config: Config, *, multiple: int = 1) -> Parts:
 
 
 def _method_and_views(config: Config, images: Images, *, size: int, in_channels: int) -> tuple[Method, ViewPolicy]:
-    backbone = _call(backbones.build, config, "model", config.model, size=size, in_channels=in_channels)
+    backbone = call(backbones.build, config, "model", config.model, size=size, in_channels=in_channels)
     if config.init_from:
         load_weights(backbone, Path(config.init_from))
     for key in ("latent", "mix"):
@@ -103,6 +104,7 @@ def _method_and_views(config: Config, images: Images, *, size: int, in_channels:
     method = make_equivariant(config, method, policy, example=example)
     if config.sim:
         method = with_sim(config, method, f"backbone.{config.sim}", example=example)
+    method = with_attachments(config, method, example=example)
     return method, equivariant_views(config, policy, backbone)
 
 
@@ -162,7 +164,7 @@ def _supervised(config: Config, backbone: nn.Module, images: Images) -> Method:
             "each class lies in a folder of its own, or a table has the labels (table=labels.csv)"
         )
     given = {"classes": classes, "latent": latent_loss(config, dim_of(backbone))}
-    return mixed(config, _call(methods.Supervised, config, "method", backbone, **given), classes=classes)
+    return mixed(config, call(methods.Supervised, config, "method", backbone, **given), classes=classes)
 
 
 def latent_loss(config: Named, dim: int) -> LatentLoss | None:
@@ -170,8 +172,8 @@ def latent_loss(config: Named, dim: int) -> LatentLoss | None:
     if not config.latent:
         return None
     if config.latent not in LATENT:
-        raise ValueError(_no_such("latent loss", config.latent, set(LATENT)))
-    loss: LatentLoss = _call(LATENT[config.latent], config, "latent", dim)
+        raise ValueError(no_such("latent loss", config.latent, set(LATENT)))
+    loss: LatentLoss = call(LATENT[config.latent], config, "latent", dim)
     return loss
 
 
@@ -181,7 +183,7 @@ def mixed(config: Named, method: Method, *, classes: int) -> Method:
         return method
     given = config.of("mix")
     if (mixing := config.mix) not in MIXINGS:
-        raise ValueError(_no_such("mixing", mixing, set(MIXINGS)))
+        raise ValueError(no_such("mixing", mixing, set(MIXINGS)))
     if unknown_keys := set(given) - {"blocks", "alpha"}:
         raise ValueError(unknown(f"mix.{unknown_keys.pop()}", {"mix.blocks", "mix.alpha"}))
     blocks = [name for name in str(given.get("blocks", "")).split(",") if name]
@@ -192,7 +194,7 @@ def with_sim(
     config: Named, method: Method, where: Where, *, example: Tensor | Batch | None, **given: Any
 ) -> methods.Regularized:
     """`method` with rhoSIM on the blocks `where`."""
-    loss = _call(SIM, config, "sim", **given)
+    loss = call(SIM, config, "sim", **given)
     weight = schedules.parse(config.sim_weight)
     return methods.Regularized(method, where, loss, weight=weight, example=example)
 
@@ -204,21 +206,21 @@ def _method(config: Config, backbone: nn.Module) -> Method:
             raise ValueError(
                 f"method={config.method} has a loss and a projector of its own: leave loss= and projector= out"
             )
-        return _call(METHODS[config.method], config, "method", backbone)
+        return call(METHODS[config.method], config, "method", backbone)
     name = config.loss or config.method
     if config.method not in LOSSES or name not in LOSSES:
         wrong, allowed = ("loss", set(LOSSES)) if config.method in LOSSES else ("method", {*LOSSES, *METHODS})
-        raise ValueError(_no_such(wrong, getattr(config, wrong), allowed))
+        raise ValueError(no_such(wrong, getattr(config, wrong), allowed))
     cls = LOSSES[name]
     # W processes shall train as one does: the loss of the global batch, with the same slices everywhere.
     given: dict[str, Any] = {"gather": True}
     if "shared_slices" in inspect.signature(cls).parameters and "shared_slices" not in config.of("loss"):
         given["shared_slices"] = True
-    loss = _call(cls, config, "loss", **given)
+    loss = call(cls, config, "loss", **given)
     head = None
     if config.projector:
         head = backbones.projector(dim_of(backbone), widths=_widths(config.projector))
-    return _call(methods.JointEmbedding, config, "method", backbone, loss, projector=head)
+    return call(methods.JointEmbedding, config, "method", backbone, loss, projector=head)
 
 
 def _policy(config: Config, backbone: nn.Module, size: int) -> views.Policy:
@@ -227,8 +229,8 @@ def _policy(config: Config, backbone: nn.Module, size: int) -> views.Policy:
     patch = getattr(backbone, "patch", 0)
     if patch and "local_size" not in given:  # local views are made of whole patches
         given = {"local_size": max(patch, round(size * 3 / 7 / patch) * patch)}
-        return _call(views.policy, config, "views", name, size=size, **given)
-    return _call(views.policy, config, "views", name, size=size)
+        return call(views.policy, config, "views", name, size=size, **given)
+    return call(views.policy, config, "views", name, size=size)
 
 
 def _default_views(config: Config, size: int) -> str:
@@ -257,21 +259,3 @@ def fitting_size(side: int) -> int:
     """The largest size, at most `side`, that the patches of our networks fit."""
     step = 16 if side >= 128 else 8 if side >= 64 else 4
     return max(step, side // step * step)
-
-
-def _call(make: Callable[..., Any], config: Named, room: str, *parts: Any, **given: Any) -> Any:
-    """`make` with the arguments that the configuration has for `room`; an unknown one names the closest."""
-    options = config.of(room)
-    allowed = {k for k, p in inspect.signature(make).parameters.items() if p.kind is p.KEYWORD_ONLY}
-    for key in options:
-        if key not in allowed:
-            raise ValueError(unknown(f"{room}.{key}", {f"{room}.{name}" for name in allowed}))
-    return make(*parts, **{**given, **arguments(make, room, options)})
-
-
-def _no_such(what: str, name: str, allowed: set[str]) -> str:
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, sorted(allowed), n=1)
-    hint = f" Did you mean {close[0]!r}?" if close else ""
-    return f"there is no {what} {name!r}.{hint} There are {', '.join(sorted(allowed))}"

@@ -10,6 +10,24 @@ from reglet.engine.settings import Settings, option
 Json = dict[str, Any]
 C = TypeVar("C", bound="Named")
 
+# What attach.N.KEY= may be, each with an example.
+ATTACH = {
+    "where": "blocks.*",
+    "loss": "sigreg",
+    "weight": "0.01",
+    "on": "tokens",
+    "rho": "0.2",
+    "to": "blocks.9",
+    "teacher": "runs/a",
+    "stop": "to",
+    "projector": "linear",
+    "skip_tokens": "1",
+    "channel_dim": "1",
+    "batch_dim": "0",
+    "grid": "square",
+    "name": "sync",
+}
+
 
 @dataclass(frozen=True, kw_only=True)
 class Named(Settings):
@@ -18,7 +36,7 @@ class Named(Settings):
     options: arguments of one of the `rooms`, given as room.argument=value, as {"loss.slices": 1024}.
     """
 
-    rooms: ClassVar[tuple[str, ...]] = ("model", "sim", "latent", "mix")
+    rooms: ClassVar[tuple[str, ...]] = ("model", "sim", "attach", "latent", "mix")
 
     data: str = option("", "where the data are")
     model: str = option("", "the network")
@@ -31,9 +49,28 @@ class Named(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         schedules.parse(self.sim_weight)
+        self.attached()
         for room in ("sim", "latent", "mix"):
             if self.of(room) and not getattr(self, room):
                 raise ValueError(f"{room}.* are arguments of what {room}= names: give {room}= too")
+
+    def attached(self) -> dict[str, Json]:
+        """What the words attach.N.KEY= say of each attachment, by its number; arguments of its loss are left out."""
+        found: dict[str, Json] = {}
+        for word, value in self.of("attach").items():
+            number, _, key = word.partition(".")
+            if not number.isdecimal() or not key:
+                raise ValueError(f"attachments have numbers, such as attach.0.where=; got attach.{word}=")
+            if key not in ATTACH and not key.startswith("loss."):
+                close = unknown(f"attach.{word}", {f"attach.{number}.{name}" for name in ATTACH})
+                raise ValueError(f"{close} There are {', '.join(ATTACH)} and loss.ARGUMENT")
+            found.setdefault(number, {}).update({} if key.startswith("loss.") else {key: value})
+        for number, given in found.items():
+            for key in ("where", "loss"):
+                if not given.get(key):
+                    raise ValueError(f"attach.{number} needs {key}=, such as attach.{number}.{key}={ATTACH[key]}")
+            schedules.parse(str(given.get("weight", 1.0)))
+        return dict(sorted(found.items(), key=lambda item: int(item[0])))
 
     def flat(self) -> Json:
         """As config.json has it."""
@@ -49,7 +86,7 @@ class Named(Settings):
 class Config(Named):
     """`reglet pretrain` and `reglet train` on images."""
 
-    rooms: ClassVar[tuple[str, ...]] = ("model", "method", "loss", "views", "sim", "equivariant", "latent", "mix")
+    rooms: ClassVar[tuple[str, ...]] = (*Named.rooms, "method", "loss", "views", "equivariant")
 
     left_open: ClassVar[tuple[str, ...]] = ("epochs", "batch")
 
@@ -94,6 +131,12 @@ def unknown(key: str, allowed: set[str]) -> str:
     close = get_close_matches(key, sorted(allowed), n=1, cutoff=0.5)
     hint = f" Did you mean {close[0]}=?" if close else ""
     return f"unknown key {key!r}.{hint}"
+
+
+def no_such(what: str, name: str, allowed: set[str]) -> str:
+    close = get_close_matches(name, sorted(allowed), n=1)
+    hint = f" Did you mean {close[0]!r}?" if close else ""
+    return f"there is no {what} {name!r}.{hint} There are {', '.join(sorted(allowed))}"
 
 
 def parse(key: str, text: str, kind: type[Named] = Config) -> Any:

@@ -18,6 +18,7 @@ from reglet.losses.smi import smi_redundancy as smi_redundancy
 from reglet.losses.swd import SWD as SWD
 from reglet.losses.swd import SWDLoss as SWDLoss
 from reglet.losses.swd import sliced_wasserstein as sliced_wasserstein
+from reglet.losses.vicreg import VICReg as VICReg
 from reglet.losses.vicreg import VICRegLoss as VICRegLoss
 from reglet.losses.vicreg import vicreg_regularizers as vicreg_regularizers
 from reglet.losses.visreg import VISReg as VISReg
@@ -25,3 +26,4 @@ from reglet.losses.visreg import VISRegLoss as VISRegLoss
 from reglet.losses.visreg import visreg_center as visreg_center
 from reglet.losses.visreg import visreg_scale as visreg_scale
 from reglet.losses.visreg import visreg_shape as visreg_shape
+from reglet.losses.weak_sigreg import WeakSIGReg as WeakSIGReg

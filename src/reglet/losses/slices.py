@@ -52,14 +52,15 @@ class Slices(nn.Module):
     """`count` fresh directions a step while training; in eval mode, the same at every call.
 
     shared: all ranks use the same directions.  Otherwise each rank draws its own, and W ranks average over W * count.
+    unit: of length 1; otherwise normal numbers of variance 1 / d, whose length is 1 on average.
     """
 
-    def __init__(self, count: int, *, shared: bool, seed: int = 0) -> None:
+    def __init__(self, count: int, *, shared: bool, seed: int = 0, unit: bool = True) -> None:
         super().__init__()
         check.whole(1, slices=count)
         check.whole(0, seed=seed)
         check.flag(shared_slices=shared)
-        self.count, self.shared, self.seed = count, shared, seed
+        self.count, self.shared, self.seed, self.unit = count, shared, seed, unit
         self.step = 0
 
     def extra_repr(self) -> str:
@@ -88,7 +89,7 @@ class Slices(nn.Module):
         first, of = part
         blocks = range(first, -(-self.count // BLOCK), of)
         key = (self.seed, step, -1 if self.shared else rank())
-        return Drawn(key, self.count, blocks, like.shape[-1], like.dtype, like.device)
+        return Drawn(key, self.count, blocks, like.shape[-1], like.dtype, like.device, self.unit)
 
 
 @dataclass(frozen=True)
@@ -101,6 +102,7 @@ class Drawn:
     d: int
     dtype: torch.dtype
     device: torch.device
+    unit: bool = True
 
     @property
     def count(self) -> int:
@@ -118,11 +120,11 @@ class Drawn:
                 if generator is not None:
                     _fill(block, generator, _mix(*self.key, b))
             w = memory[: min(BLOCK * len(some), self.total - BLOCK * (some[-1] + 1 - len(some)))]
-            yield w.div_(torch.linalg.vector_norm(w, dim=1, keepdim=True))
+            yield w.div_(torch.linalg.vector_norm(w, dim=1, keepdim=True) if self.unit else (2 * self.d) ** 0.5)
 
 
 def _fill(block: Float[Tensor, "k d"], generator: torch.Generator, seed: int) -> None:
-    """Independent normal numbers, a function of all 64 bits of the seed.
+    """Independent normal numbers of variance 2, a function of all 64 bits of the seed.
 
     The CPU's generator takes 32 bits.  So half of the block is drawn from each word of the seed.  Sum and difference of
     the halves, which are independent and normal too, depend on both.

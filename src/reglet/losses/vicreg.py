@@ -48,6 +48,39 @@ def _regularizers(views: list[Tensor], ranks: Ranks, gamma: float, eps: float) -
     return F.relu(gamma - (variance + eps).sqrt()).mean(), energy / d
 
 
+class VICReg(OnViews):
+    """The regularizer alone, of one view or several: variance * v(Z) + covariance * c(Z), the mean over views.
+
+    With the weights of the paper it is what L has of each view.
+
+    >>> round(VICReg()(torch.ones(16, 4)).item(), 4)
+    24.75
+    """
+
+    least_views = 1
+
+    def __init__(
+        self,
+        *,
+        variance: Weight = 25.0,
+        covariance: Weight = 1.0,
+        gamma: float = 1.0,
+        eps: float = 1e-4,
+        gather: bool = False,
+        group: Group = None,
+        check_finite: bool = False,
+    ) -> None:
+        super().__init__(gather=gather, group=group, check_finite=check_finite)
+        positive(gamma=gamma, eps=eps)
+        self.variance = checked_weight("variance", variance)
+        self.covariance = checked_weight("covariance", covariance)
+        self.gamma, self.eps = gamma, eps
+
+    def compute_on_ranks(self, z: Tensor | list[Tensor], n_global: int, ranks: Ranks) -> Terms:
+        v, c = _regularizers(separate(z), ranks, self.gamma, self.eps)
+        return {"variance": self.now("variance") * v, "covariance": self.now("covariance") * c}
+
+
 class VICRegLoss(OnViews):
     """invariance, variance, covariance: weights of the three terms.
 

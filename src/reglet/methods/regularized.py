@@ -1,12 +1,16 @@
 """Any method, plus a loss on the blocks inside it."""
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from reglet.attach import PerBlock, Where, attach
+from reglet.attach import Layout, PerBlock, Where, attach
+from reglet.attach.compare import Projector
+from reglet.attach.features import On, Regularizer
+from reglet.attach.link import Stop
 from reglet.method import Batch, Method, innermost
 from reglet.schedules import Scheduled, Weight, checked_weight
 from reglet.types import BlockLoss, Terms
@@ -18,6 +22,8 @@ class Regularized(Scheduled, Method):
         Regularized(JointEmbedding(vit, loss), "backbone.blocks.*", SIM(), weight=5e-3, example=x)
 
     where: blocks by their names in the method; in a nest of wrappers, in the innermost one.
+    to, teacher, inputs, stop, projector, on, rho, layout: see `attach`.  A teacher is fed with what the part
+        `inputs` of the method is: its backbone, if not said.
     weight: a number, or a schedule that `reglet.set_step` moves on.
     name: the class of the loss in lower case, if not given.
     example: images, or a Batch, run once in eval mode to build the heads that a loss like SIM has.  They are parameters
@@ -32,17 +38,38 @@ class Regularized(Scheduled, Method):
     def __init__(
         self,
         method: Method,
-        where: Where,
-        loss: BlockLoss | PerBlock,
+        where: Where | Mapping[str, Where],
+        loss: BlockLoss | PerBlock | Regularizer,
         *,
         weight: Weight,
         name: str | None = None,
         example: Tensor | Batch | None = None,
+        to: Where | None = None,
+        teacher: nn.Module | None = None,
+        inputs: str = "backbone",
+        stop: Stop = "to",
+        projector: Projector = "auto",
+        on: On | None = None,
+        rho: int | float = 1.0,
+        layout: Layout | tuple[Layout, Layout] | None = None,
     ) -> None:
         super().__init__()
         self.method, self.weight = method, checked_weight("weight", weight)
         self.name = type(loss).__name__.lower() if name is None else name
-        self.attachment = attach(innermost(method), where, loss, name=self.name)
+        self.attachment = attach(
+            innermost(method),
+            where,
+            loss,
+            to=to,
+            teacher=teacher,
+            inputs="" if teacher is None else inputs,
+            stop=stop,
+            projector=projector,
+            on=on,
+            rho=rho,
+            layout=layout,
+            name=self.name,
+        )
         self.attachment.averaging = False  # DDP has the heads inside
         if example is not None:
             self.build(example)

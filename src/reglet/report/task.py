@@ -66,7 +66,7 @@ def bare(name: str, folder: Path) -> RunData:
 
 def by_score(report: Json) -> str:
     arms = [arm for arm in ("without", "with") if any(row[arm] for row in report["scores"].values())]
-    head = ["score", *(f"{arm} rhoSIM" for arm in arms)]
+    head = ["score", *(f"{arm} {'rhoSIM' if report['blocks'] else 'attached'}" for arm in arms)]
     both = len(arms) == 2
     rows = []
     for score, row in report["scores"].items():

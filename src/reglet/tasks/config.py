@@ -13,7 +13,7 @@ AUTO = "auto"
 class TaskConfig(Named):
     data: str = option("", "where the data are; nothing: a small set that is made on the fly")
     sim: str = option("", f"blocks to regularize by rhoSIM: names or globs with commas between them, {AUTO}, or none")
-    paired: bool = option(False, "train every seed without rhoSIM too, and say what it changed")
+    paired: bool = option(False, "train every seed without rhoSIM and other attachments too, and say what they changed")
     steps: int = option(300, "optimizer steps; 0: epochs decide")
     batch: int = option(32, "samples per step, over all devices")
     weight_decay: float = option(1e-2, "of matrices and kernels; norms, biases and other vectors have none")
@@ -28,9 +28,10 @@ class TaskConfig(Named):
         for key in ("seeds", "jobs"):
             if getattr(self, key) < 1:
                 raise ValueError(f"{key} must be at least 1, got {getattr(self, key)}")
-        if self.paired and not self.sim:
+        if self.paired and not self.sim and not self.attached():
             raise ValueError(
-                f"paired=true compares with rhoSIM and without: say where it is attached, such as sim={AUTO}"
+                f"paired=true compares with rhoSIM and without: say where it is attached, such as sim={AUTO}; or "
+                "attach.0.where= and attach.0.loss="
             )
         if self.init_from:
             raise ValueError("init_from= is for reglet pretrain and reglet train: a task starts from its own weights")

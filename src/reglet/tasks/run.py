@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from reglet.attach import matching
+from reglet.engine.attachments import detach, with_attachments
 from reglet.engine.build import with_sim
 from reglet.engine.checkpoint import write
 from reglet.engine.feed import Feed, Place
@@ -23,7 +24,6 @@ from reglet.engine.settings import FREE
 from reglet.engine.watch import Untrained
 from reglet.export import versions
 from reglet.method import Batch, Method, innermost
-from reglet.methods import Regularized
 from reglet.runs import Finished, Run, execute, interval, paired
 from reglet.seeded import seeded
 from reglet.tasks.config import TaskConfig
@@ -77,7 +77,7 @@ def run(name: str, task: AnyTask, config: TaskConfig) -> Json:
 
 def runs(name: str, config: TaskConfig, mark: str) -> list[Run]:
     """Both arms of a seed before the next seed."""
-    arms = (WITHOUT, WITH) if config.paired else (WITH,) if config.sim else (WITHOUT,)
+    arms = (WITHOUT, WITH) if config.paired else (WITH,) if config.sim or config.attached() else (WITHOUT,)
     return [
         Run(arm, seed, settings=depends_on(name, of_arm(config, arm), mark))
         for seed in range(config.seed, config.seed + config.seeds)
@@ -86,10 +86,10 @@ def runs(name: str, config: TaskConfig, mark: str) -> list[Run]:
 
 
 def of_arm(config: TaskConfig, arm: str) -> TaskConfig:
-    """The configuration of an arm: without rhoSIM, none of its keys."""
+    """The configuration of an arm: without rhoSIM and other attachments, none of their keys."""
     if arm == WITH:
         return config
-    options = {key: value for key, value in config.options.items() if not key.startswith("sim.")}
+    options = {key: value for key, value in config.options.items() if not key.startswith(("sim.", "attach."))}
     return replace(config, paired=False, options=options, sim="", sim_weight=TaskConfig.sim_weight)
 
 
@@ -126,8 +126,7 @@ def train_one(task: AnyTask, config: TaskConfig, data: Any, *, name: str, shown:
         return Outcome(scores, blocks, setup.method)
     about = describe(name, config, setup.feed.fingerprint)
     result = fit(method, setup.feed, config, watch=setup.watch, about=about, fabric=fabric, shown=shown)
-    if isinstance(method, Regularized):
-        method.remove()
+    detach(method)
     if not result.finished:
         raise StoppedError(f"stopped after step {result.steps}; the same command goes on from there")
     scores = result.scores
@@ -137,15 +136,20 @@ def train_one(task: AnyTask, config: TaskConfig, data: Any, *, name: str, shown:
 
 
 def regularized(setup: Setup, config: TaskConfig) -> tuple[Method, list[str]]:
-    """The task's method, with rhoSIM on its blocks where it is asked for; and the blocks."""
-    if not config.sim:
-        return setup.method, []
-    names = config.blocks(setup.sim_blocks)
-    matching(innermost(setup.method).get_submodule(setup.inside), names)  # an error that names blocks as the user does
-    where = [f"{setup.inside}.{block}" for block in names]
-    given = {"seed": config.seed, "channel_dim": setup.channel_dim}
-    method = with_sim(config, setup.method, where, example=first_batch(setup.feed), **given)
-    return method, [block.removeprefix(f"{setup.inside}.") for block in method.blocks]
+    """The task's method, with rhoSIM and what else is attached to its blocks; and the blocks that rhoSIM is on."""
+    method, blocks = setup.method, list[str]()
+    if not config.sim and not config.attached():
+        return method, blocks
+    example = first_batch(setup.feed)
+    if config.sim:
+        names = config.blocks(setup.sim_blocks)
+        matching(innermost(method).get_submodule(setup.inside), names)  # an error that names blocks as the user does
+        where = [f"{setup.inside}.{block}" for block in names]
+        given = {"seed": config.seed, "channel_dim": setup.channel_dim}
+        method = with_sim(config, method, where, example=example, **given)
+        blocks = [block.removeprefix(f"{setup.inside}.") for block in method.blocks]
+    method = with_attachments(config, method, example=example, inside=setup.inside, channel_dim=setup.channel_dim)
+    return method, blocks
 
 
 def first_batch(feed: Feed) -> Batch:
@@ -188,7 +192,8 @@ def _spread(values: Sequence[float]) -> Json | None:
 
 def in_words(finished: Finished, *, main: str, arms: bool) -> str:
     blocks = finished.scores["blocks"]
-    arm = f"rhoSIM on {len(blocks)} blocks" if blocks else "without rhoSIM" if arms else "trained"
+    alone = "without" if arms else "trained"
+    arm = f"rhoSIM on {len(blocks)} blocks" if blocks else "attached" if finished.run.arm == WITH else alone
     return f"seed {finished.run.seed}, {arm}: {main} {finished.scores['scores'][main]:.4f}"
 
 

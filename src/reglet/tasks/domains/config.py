@@ -13,7 +13,7 @@ RULES = ("training_domain", "leave_one_domain_out", "oracle")
 
 @dataclass(frozen=True, kw_only=True)
 class DomainsConfig(TaskConfig):
-    rooms: ClassVar[tuple[str, ...]] = ("model", "sim", "latent", "mix", "views")
+    rooms: ClassVar[tuple[str, ...]] = (*TaskConfig.rooms, "views")
 
     data: str = option("digits", "digits, a folder domain/class/, or a .npz with labels and domain")
     model: str = option("convnet", "the network (see reglet list models)")
