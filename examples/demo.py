@@ -25,7 +25,7 @@ from torch import Tensor
 
 from reglet import backbones, cli
 from reglet.data import Images, load_pair
-from reglet.evaluate.embed import features
+from reglet.evaluate.extract import extract as features
 from reglet.export import load_encoder
 from reglet.probes import knn_probe, linear_probe
 from reglet.report import write_report

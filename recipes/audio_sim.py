@@ -33,6 +33,7 @@ from functools import cache
 from pathlib import Path
 
 from recipes.recipe import DATA, Printed, Recipe, Scores, itself, main, train_task
+from reglet.probes import linear_probe
 from reglet.runs import Run
 from reglet.tasks.audio import TASK
 from reglet.tasks.audio.clips import Clips
@@ -42,6 +43,7 @@ from reglet.tasks.config import AUTO
 FILES = {"fsdd": "fsdd_logmel.npz", "esc10": "esc10_logmel.npz"}
 POOL = {"fsdd": 2, "esc10": 4}  # to 20 bands x 40 frames of 20 ms, and 16 x 49 of 100 ms
 MODELS = ("tdnn", "res2net", "eres2net", "campplus")  # the small ones
+RAW = "raw maps"  # a linear probe of them
 PARTS = 5  # of ESC-10: seed i tests part i
 PRINTED = {  # of US8K and Speech Commands v2: environmental sounds, and words
     "tdnn": {"esc10": 0.13, "fsdd": 0.04},
@@ -72,6 +74,10 @@ def clips(path: str, fold: int, pool: int) -> Clips:
 
 def compute(run: Run, folder: Path) -> Scores:
     config = config_of(run, folder)
+    if run.arm == RAW:
+        x, y, train, test, _ = clips(config.data, config.fold, config.pool)
+        x = x.flatten(1)
+        return {"accuracy": 100 * linear_probe(x[train], y[train], x[test], y[test]).accuracy}
     return train_task("audio", TASK, config, clips(config.data, config.fold, config.pool), seed=run.seed)
 
 
@@ -83,9 +89,10 @@ RECIPE = Recipe(
     data=DATA,
     files=tuple(FILES.values()),
     settings={"steps": 80, "batch": 32, "weight": 5e-3, "sim": ""},
-    arms={"without": {}, "with SIM": {"sim": AUTO}},
+    arms={"without": {}, "with SIM": {"sim": AUTO}, RAW: {}},
     folds=tuple(f"{sounds}, {model}" for sounds in FILES for model in MODELS),
-    base="without",
+    base={"with SIM": "without"},
+    reference=RAW,
     measures=("accuracy", "f1"),
     printed=tuple(
         Printed(

@@ -29,10 +29,11 @@ from reglet.method import Batch, Method
 from reglet.methods.domains import CORAL, IRM, Batches, Domains, OnDomains, OnUnion, VREx
 from reglet.methods.mixed import AT_BLOCKS, Mixed, Mixing
 from reglet.methods.regularized import Regularized
+from reglet.probes import linear_probe
 from reglet.runs import Run
 from reglet.train import fit
 
-BASE = "ERM"
+BASE, PIXELS = "ERM", "raw pixels"
 SIM_WEIGHT = 5e-3
 WARM = 0.1  # of the steps, before VREx has its full weight: 500 of 5,000 in DomainBed
 
@@ -186,6 +187,12 @@ def train(
     if isinstance(method, Regularized):
         method.remove()
     return domains
+
+
+def probe_pixels(data: Labelled, known: Int64[Tensor, " m"], test: Labelled, index: Int64[Tensor, " k"]) -> Scores:
+    """The simplest alternative: a linear probe of what the network would see."""
+    parts = data.x[known].flatten(1), data.y[known], test.x[index].flatten(1), test.y[index]
+    return {"test": 100 * linear_probe(*parts).accuracy}
 
 
 class Seen(NamedTuple):

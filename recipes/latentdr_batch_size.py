@@ -28,10 +28,10 @@ import sys
 from collections.abc import Mapping
 from dataclasses import replace
 
-from recipes.generalize import BASE, Labelled
+from recipes.generalize import BASE, PIXELS, Labelled
 from recipes.recipe import Printed, Recipe, Scores, main
-from recipes.rotated_digits import PIXELS, load
 from recipes.rotated_digits import compute as leave_angle_out
+from recipes.rotated_digits import load
 from reglet.runs import Run
 
 ANGLES = ("0", "75")  # the ends, which are hardest

@@ -39,8 +39,9 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
+from recipes.dose import Dose
 from recipes.encoder import known, load_parts
-from recipes.generalize import BASE, Labelled, Network, against_base, scores, searched, see, train
+from recipes.generalize import BASE, PIXELS, Labelled, Network, against_base, probe_pixels, scores, searched, see, train
 from recipes.recipe import DATA, Recipe, Scores, main
 from reglet import views
 from reglet.backbones import ConvNet
@@ -93,9 +94,13 @@ def compute(run: Run, data: Data) -> Scores:
     rest, held = hold_out(len(data.train.y), 0.2, seed=run.seed)
     tail = rest[long_tail(data.train.y[rest], 100.0, seed=run.seed)]
     counts = data.train.y[tail].bincount(minlength=10)
-    trained = train(run, network(run.seed), data.train, tail, criterion=BalancedSoftmax(counts), augment=augmented)
+    if run.arm == PIXELS:
+        return probe_pixels(plain(data.train), tail, plain(data.test), torch.arange(len(data.test.y)))
+    dose, criterion = Dose(), BalancedSoftmax(counts)
+    trained = train(run, network(run.seed), data.train, tail, criterion=criterion, augment=augmented, dose=dose)
     test = see(trained, plain(data.test), torch.arange(len(data.test.y)))
-    return {**scores(test, [see(trained, plain(data.train), held)]), **by_size(test.hits, test.y, counts)}
+    found = scores(test, [see(trained, plain(data.train), held)]) | dose.scores
+    return found | by_size(test.hits, test.y, counts)
 
 
 def by_size(hits: Tensor, y: Tensor, counts: Int64[Tensor, " k"]) -> dict[str, float]:
@@ -113,8 +118,10 @@ RECIPE = Recipe(
     load=load,
     data=DATA / "cifar10_12k.npz",
     settings={"steps": 1000, "per_domain": 64, "lr": 3e-3},
-    arms={name: {} for name in NAMES},
+    arms={name: {} for name in (*NAMES, PIXELS)},
     base=BASE,
+    baseline=BASE,
+    reference=PIXELS,
     measures=("test", *GROUPS, "validation", "alignment", "uniformity"),
     printed=against_base(PAPER, "table 5, CIFAR-100-LT"),
     share=1000 * 64 / (13_000 * 512),

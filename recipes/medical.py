@@ -35,7 +35,8 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from recipes.generalize import BASE, Labelled, Network, against_base, scores, searched, see, train
+from recipes.dose import Dose
+from recipes.generalize import BASE, PIXELS, Labelled, Network, against_base, probe_pixels, scores, searched, see, train
 from recipes.recipe import DATA, Recipe, Scores, main
 from reglet.backbones import ConvNet
 from reglet.runs import Run
@@ -73,8 +74,11 @@ def compute(run: Run, sets: dict[str, Labelled]) -> Scores:
     """The fold is the set."""
     data = sets[run.fold]
     known, validation, test = ((data.domain == i).nonzero()[:, 0] for i in range(3))
-    trained = train(run, network(run.seed), data, known)
-    return scores(see(trained, data, test), [see(trained, data, validation)])
+    if run.arm == PIXELS:
+        return probe_pixels(data, known, data, test)
+    dose = Dose()
+    trained = train(run, network(run.seed), data, known, dose=dose)
+    return scores(see(trained, data, test), [see(trained, data, validation)]) | dose.scores
 
 
 RECIPE = Recipe(
@@ -85,9 +89,11 @@ RECIPE = Recipe(
     data=DATA,
     files=tuple(f"{name}.npz" for name in SETS),
     settings={"steps": 600, "per_domain": 64, "lr": 3e-3},
-    arms={name: {} for name in NAMES},
+    arms={name: {} for name in (*NAMES, PIXELS)},
     folds=SETS,
     base=BASE,
+    baseline=BASE,
+    reference=PIXELS,
     measures=("test", "validation", "alignment", "uniformity"),
     printed=against_base(PAPER, "table 3, four other sets"),
     **searched(NAMES, (1e-3, 3e-3, 1e-2)),

@@ -68,6 +68,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from recipes.dose import Dose
 from recipes.efficientnet_lite0 import WIDTH, EfficientNetLite0, pretrained
 from recipes.generalize import BASE, Labelled, Network, against_base, scores, searched, see, train
 from recipes.recipe import DATA, Printed, Recipe, Scores, Settings, main
@@ -161,8 +162,10 @@ def compute(run: Run, data: Labelled) -> Scores:
             z = torch.cat([net.body.eval()(part) for part in data.x.split(250)])
         y, known = data.y, split.train
         return {"test": 100 * linear_probe(z[known], y[known], z[split.test], y[split.test]).accuracy}
-    trained = train(run, net, data, split.train)
-    return scores(see(trained, data, split.test), [see(trained, data, i) for i in split.validation.values()])
+    dose = Dose()
+    trained = train(run, net, data, split.train, dose=dose)
+    seen = [see(trained, data, i) for i in split.validation.values()]
+    return scores(see(trained, data, split.test), seen) | dose.scores
 
 
 def prepare(folder: Path, out: Path, settings: Settings) -> Path:

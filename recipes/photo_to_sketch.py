@@ -50,7 +50,7 @@ from recipes.efficientnet_lite0 import pretrained
 from recipes.health import score
 from recipes.recipe import DATA, Printed, Recipe, Scores, Settings, main
 from reglet.attach import watch
-from reglet.diagnostics.pca_maps import as_colours, pca_maps
+from reglet.diagnostics.maps import as_colours, pca_maps
 from reglet.networks.translation import generator_small
 from reglet.runs import Finished, Gate, Run
 from reglet.tasks.config import AUTO

@@ -281,10 +281,15 @@ def chosen(recipe: Recipe[Any], trials: Sequence[Finished]) -> dict[str, Setting
 
 
 def claims(recipe: Recipe[Any], results: Sequence[Finished]) -> list[Line]:
+    """Of those claims that two seeds at least can say something about."""
     lines = []
     for p in recipe.printed:
         mine = [r for r in results if p.folds is None or r.run.fold in p.folds]
         measure = p.measure or recipe.measures[0]
+        seeds = [by_seed(results, arm, measure, folds=p.folds).keys() for arm in (p.arm, p.versus)]
+        if len(seeds[0] & seeds[1]) < 2:
+            print(f"{p.claim}: not run")
+            continue
         healthy = gates(recipe, p, mine, measure) if p.gated else ()
         ours = compare(results, p.arm, p.versus, measure, folds=p.folds)
         base = mean(by_seed(results, p.versus, measure, folds=p.folds).values())

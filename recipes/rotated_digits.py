@@ -38,11 +38,10 @@ from torch import Tensor
 from torch.nn.functional import affine_grid, grid_sample
 
 from recipes.dose import Dose
-from recipes.generalize import BASE, Labelled, Network, against_base, scores, searched, see, train
+from recipes.generalize import BASE, PIXELS, Labelled, Network, against_base, probe_pixels, scores, searched, see, train
 from recipes.recipe import Printed, Recipe, Scores, main
 from reglet.backbones import ConvNet
 from reglet.methods.domains import leave_out
-from reglet.probes import linear_probe
 from reglet.runs import Run
 
 ANGLES = tuple(range(0, 90, 15))  # degrees, as in RotatedMNIST
@@ -57,7 +56,7 @@ PAPER = {  # averages over PACS, VLCS, OfficeHome, TerraIncognita and DomainNet
     "LatentDR SA": 65.7,
     "LatentDR Pool": 65.2,
 }
-PIXELS, HALF = "raw pixels", "table 1, five image sets, half rate"
+HALF = "table 1, five image sets, half rate"
 NAMES = (
     BASE,
     "ERM, half rate",
@@ -105,8 +104,7 @@ def compute(run: Run, data: Labelled) -> Scores:
     """The fold is the angle left out."""
     split = leave_out(data.domain, ANGLES.index(int(run.fold)), seed=run.seed)
     if run.arm == PIXELS:
-        x, y, known = data.x.flatten(1), data.y, split.train
-        return {"test": 100 * linear_probe(x[known], y[known], x[split.test], y[split.test]).accuracy}
+        return probe_pixels(data, split.train, data, split.test)
     dose = Dose()
     trained = train(run, network(run.seed), data, split.train, dose=dose)
     seen = [see(trained, data, i) for i in split.validation.values()]

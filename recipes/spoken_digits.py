@@ -33,7 +33,8 @@ import numpy as np
 import torch
 from torch.nn.functional import avg_pool2d
 
-from recipes.generalize import BASE, Labelled, Network, against_base, scores, searched, see, train
+from recipes.dose import Dose
+from recipes.generalize import BASE, PIXELS, Labelled, Network, against_base, probe_pixels, scores, searched, see, train
 from recipes.recipe import DATA, Recipe, Scores, main
 from recipes.rotated_digits import PAPER
 from reglet.backbones import ConvNet
@@ -71,8 +72,12 @@ def network(seed: int) -> Network:
 def compute(run: Run, data: Labelled) -> Scores:
     """The fold is the speaker left out."""
     split = leave_out(data.domain, SPEAKERS.index(run.fold), seed=run.seed)
-    trained = train(run, network(run.seed), data, split.train)
-    return scores(see(trained, data, split.test), [see(trained, data, i) for i in split.validation.values()])
+    if run.arm == PIXELS:
+        return probe_pixels(data, split.train, data, split.test)
+    dose = Dose()
+    trained = train(run, network(run.seed), data, split.train, dose=dose)
+    seen = [see(trained, data, i) for i in split.validation.values()]
+    return scores(see(trained, data, split.test), seen) | dose.scores
 
 
 RECIPE = Recipe(
@@ -82,9 +87,11 @@ RECIPE = Recipe(
     load=load,
     data=DATA / "fsdd_logmel.npz",
     settings={"steps": 80, "per_domain": 16, "lr": 1e-2},
-    arms={name: {} for name in NAMES},
+    arms={name: {} for name in (*NAMES, PIXELS)},
     folds=SPEAKERS,
     base=BASE,
+    baseline=BASE,
+    reference=PIXELS,
     measures=("test", "validation", "alignment", "uniformity"),
     printed=against_base({arm: score for arm, score in PAPER.items() if arm in NAMES}, "table 1, five image sets"),
     **searched(NAMES, (3e-3, 1e-2, 3e-2)),

@@ -6,6 +6,7 @@ groups   quarter turns, flips and scale, on images and on token maps
 methods  equivariance around any method: SER (Equivariant), AugSelf, EquiMod, E-SSL, STL
 attach   read, regularize or rewrite the blocks of any network by name
 schedules  weights that change with the step: cosine, linear, any function; set_step says which step it is
+doctor   looks at embeddings while they are trained, and speaks when a disease is sure
 latent   on latents and labels: LatentDR, BatchFormer, Mixup, CutMix, Manifold Mixup, MixStyle, Gaussian noise
 
 Names are imported when they are first used: `reglet --help` need not wait for torch.
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from reglet.blocks import Cosine as Cosine
     from reglet.blocks import Gram as Gram
     from reglet.blocks import PatchNTXent as PatchNTXent
+    from reglet.doctor import Doctor as Doctor
     from reglet.groups import D4 as D4
     from reglet.groups import Symmetry as Symmetry
     from reglet.latent import BatchFormer as BatchFormer
@@ -61,6 +63,7 @@ if TYPE_CHECKING:
 _ROOMS = {
     "attach": "alter attach",
     "attach.watch": "watch",
+    "doctor": "Doctor",
     "blocks": "CKA L2 SIM Cosine Gram PatchNTXent",
     "groups": "D4 Symmetry",
     "latent": "BatchFormer CutMix GaussianNoise LatentDR ManifoldMixup MixStyle Mixup",

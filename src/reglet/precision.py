@@ -7,8 +7,9 @@ Autocast alone is not enough: it leaves a bfloat16 input in bfloat16.  The cast 
 autocast a product of two float32 matrices is computed in half precision.
 """
 
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,10 +28,65 @@ def of_one_dtype(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def no_autocast(x: Tensor) -> AbstractContextManager[object]:
-    """Autocast switched off on the device of `x`; nothing where it is off already, or unknown there (meta)."""
+    """Autocast switched off on the device of `x`; nothing where it is off already, or unknown there (meta).
+
+    Products of float32 are full ones, too, where TF32 is allowed outside (`torch.set_float32_matmul_precision`).
+    """
     kind = x.device.type
     on = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
-    return torch.autocast(kind, enabled=False) if on else nullcontext()
+    off = torch.autocast(kind, enabled=False) if on else nullcontext()
+    return off if _products_are_full() else _full(off)
+
+
+def _products_are_full() -> bool:
+    """A compiled method has one precision, which `reglet.engine.settings` sees to."""
+    return torch.compiler.is_compiling() or torch.get_float32_matmul_precision() == "highest"
+
+
+@contextmanager
+def _full(off: AbstractContextManager[object]) -> Iterator[None]:
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with off:
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
+
+
+class FullBackward:
+    """The backward pass of a part of a graph with full products: through `leave` it comes in, through `enter` it goes.
+
+    A switch of the whole process, so autograd's other threads see it, and nodes of other parts that autograd takes in
+    between are computed with full products, too.
+    """
+
+    def __init__(self) -> None:
+        self.before = torch.get_float32_matmul_precision()
+
+    @staticmethod
+    def if_needed() -> "FullBackward | None":
+        return None if _products_are_full() else FullBackward()
+
+    def enter(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        out: tuple[Tensor, ...] = _Switch.apply(self.before, *tensors)
+        return out
+
+    def leave(self, *tensors: Tensor) -> tuple[Tensor, ...]:
+        out: tuple[Tensor, ...] = _Switch.apply("highest", *tensors)
+        return out
+
+
+class _Switch(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, precision: str, *tensors: Tensor) -> tuple[Tensor, ...]:
+        ctx.precision = precision
+        return tuple(x.view_as(x) for x in tensors)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
+        torch.set_float32_matmul_precision(ctx.precision)
+        return None, *gradients
 
 
 def in_float64(x: Tensor) -> Tensor:

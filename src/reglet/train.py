@@ -5,7 +5,7 @@ its step number and its tensors, and nothing else.
 """
 
 from collections.abc import Sequence
-from contextlib import closing
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from reglet import backbones, progress
 from reglet.data.unreadable import FILE as UNREADABLE
 from reglet.dist import on_any_rank, rank
 from reglet.engine import checkpoint
+from reglet.engine.arithmetic import arithmetic
 from reglet.engine.budget import settle
 from reglet.engine.build import Parts, build_parts
 from reglet.engine.config import Config, from_flat
@@ -90,11 +91,12 @@ def fit(
     if (unreadable := getattr(getattr(feed, "images", None), "unreadable", None)) is not None:
         unreadable.write_to(out / UNREADABLE)
     seen = Progress(start=state.done, steps=steps, per_epoch=order.per_epoch, batch=order.batch, shown=shown and first)
-    journal = Journal(
-        out / METRICS, seen, every=s.log_every, loggers=s.loggers, config=config, writes=first, noted=state.noted
-    )
+    with together(fabric):
+        journal = Journal(
+            out / METRICS, seen, every=s.log_every, loggers=s.loggers, config=config, writes=first, noted=state.noted
+        )
     scores, stop = read_scores(out / METRICS) if state.done else {}, False
-    with closing(feed), closing(journal), Interrupt() as interrupt, seeded(s.seed, fabric.device):
+    with closing(feed), closing(journal), Interrupt() as interrupt, seeded(s.seed, fabric.device), arithmetic(s):
         while state.done < steps and not stop:
             lr = learning_rate(s.schedule, state.done, steps=steps, warmup=round(s.warmup * steps), peak=s.lr)
             with together(fabric):
@@ -111,10 +113,12 @@ def fit(
             if broken is not None:
                 raise state.failure(out, config, feed, step=broken)
             state.step(steps)
-            for each in scoring:
-                scores |= (found := each.score(state))
-                journal.log(state.done, found)
-            journal.step(state.done, read, lr=lr)
+            # The first rank alone writes.  Scores of sharded weights wait for other ranks; for all others this holds.
+            with together(fabric) if scoring or journal.due(done) else nullcontext():
+                for each in scoring:
+                    scores |= (found := each.score(state))
+                    journal.log(state.done, found)
+                journal.step(state.done, read, lr=lr)
             if saves:
                 state.save(out / CHECKPOINT, config, journal.noted)
     return Result(out, state.encoder, state.done, state.done == steps, journal.last, scores)
@@ -207,5 +211,5 @@ def replay(path: str | Path, *, method: Method | None = None, feed: Feed | None 
     if not torch.equal(feed.order.indices(state.done), tensors["index"]):
         raise ValueError(f"the data are not those of the run: {feed.name} gives other samples at step {state.done}")
     feed.open(Place(state.device, channels_last=settings.channels_last), steps=0)
-    with closing(feed):
+    with closing(feed), arithmetic(settings):
         return Replay(*state.again(feed(state.done)))

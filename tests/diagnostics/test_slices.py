@@ -5,7 +5,7 @@ from pathlib import Path
 import torch
 from tests.ranks import run
 
-from reglet.diagnostics.slices import same_slices
+from reglet.diagnostics.training import same_slices
 from reglet.losses.slices import Slices
 
 

@@ -59,6 +59,14 @@ def test_what_fails_on_one_rank_fails_on_all(tmp_path: Path) -> None:
     assert (tmp_path / "error-0").read_text() == "RuntimeError: rank 1: OSError: the disk is gone"
 
 
+@pytest.mark.parametrize("breaks", ["journal", "score"])
+def test_what_fails_on_the_rank_that_writes_fails_on_all(tmp_path: Path, breaks: str) -> None:
+    ranks = start_ranks(2, f"out={tmp_path}", *COMMON, f"breaks={breaks}", "log_every=3")
+    assert all(code(rank, seconds=120) not in (0, None) for rank in ranks)
+    assert (tmp_path / "error-0").read_text() == "OSError: the disk is gone"
+    assert (tmp_path / "error-1").read_text() == "RuntimeError: rank 0: OSError: the disk is gone"
+
+
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 def test_what_is_not_finite_on_one_rank_stops_all(tmp_path: Path, strategy: str) -> None:
     """A term without a gradient: DDP's average does not carry it to the other rank."""

@@ -12,7 +12,9 @@ from torch import Tensor, nn
 
 from reglet.data.memory import InMemory
 from reglet.engine.feed import ImageFeed, ViewPolicy
+from reglet.engine.metrics import Metrics
 from reglet.engine.settings import Settings
+from reglet.engine.watch import AtCheckpoints
 from reglet.losses import BarlowTwinsLoss, VISRegLoss
 from reglet.method import Batch, Method
 from reglet.train import fit
@@ -102,8 +104,13 @@ def feed(settings: Settings, *, data: InMemory | None = None, policy: ViewPolicy
     return ImageFeed(data or images(), policy or Brighten(), batch=settings.batch, seed=settings.seed)
 
 
+def no_disk() -> dict[str, float]:
+    raise OSError("the disk is gone")
+
+
 def main(words: Sequence[str]) -> None:
-    """A run with any setting as key=value, and loss=, norm=, dropout=, double=, kill=, pause=, fail=, nan=."""
+    """A run with any setting as key=value, and loss=, norm=, dropout=, double=, kill=, pause=, fail=, nan=,
+    breaks=."""
     torch.set_num_threads(1)
     given = dict(word.split("=", 1) for word in words)
     if given.pop("double", "0") == "1":
@@ -111,6 +118,8 @@ def main(words: Sequence[str]) -> None:
     kill, pause = int(given.pop("kill", -1)), float(given.pop("pause", 0))
     fail, nan = (int(given.pop(name, -1)) for name in ("fail", "nan"))  # on the second rank alone
     fail, nan = (fail, nan) if os.environ.get("RANK") == "1" else (-1, -1)
+    breaks = given.pop("breaks", "")  # on the first rank alone: what it writes, or its score
+    breaks = breaks if os.environ.get("RANK", "0") == "0" else ""
     norm = given.pop("norm", "1") == "1"
     method = toy(given.pop("loss", "visreg"), norm=norm, dropout=float(given.pop("dropout", 0)))
     if nan >= 0:
@@ -138,7 +147,10 @@ def main(words: Sequence[str]) -> None:
 
     settings = Settings(**values)
     try:
-        fit(method, feed(settings, policy=Mortal()), settings, shown=False)
+        if breaks == "journal":
+            Metrics.log = lambda *_: no_disk()  # type: ignore[method-assign]
+        watch = [AtCheckpoints(lambda _: no_disk() if breaks == "score" else {"one": 1.0}, count=8)]
+        fit(method, feed(settings, policy=Mortal()), settings, watch=watch, shown=False)
     except Exception as error:
         Path(settings.out, f"error-{os.environ.get('RANK', 0)}").write_text(f"{type(error).__name__}: {error}")
         raise

@@ -21,6 +21,9 @@ RECIPES = [
 ]
 
 
+OWN_GATES = ("few_shot_adapters", "photo_to_sketch")  # the means of the shots; how much of the distance is bridged
+
+
 def load(path: Path) -> float:
     return float(path.read_text())
 
@@ -154,6 +157,17 @@ def test_another_machine_goes_on_from_the_committed_runs(
         main(replace(RECIPE, compute=refuse), [*elsewhere, "steps=4"])
 
 
+def test_what_is_half_done_has_the_claims_that_were_run(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    half = {arm: RECIPE.arms[arm] for arm in ("base", "more", "nothing")}
+    printed = [p for p in RECIPE.printed if p.arm in half]
+    assert main(replace(RECIPE, arms=half, choice_of={}, printed=printed), words) == 0
+    assert main(RECIPE, [*words, "compute=false"]) == 0
+    assert "again is level: not run" in capsys.readouterr().out
+    assert len(read_summary(tmp_path / "out/summary.json")["claims"]) == 3
+
+
 def refuse(run: Run, offset: float) -> dict[str, float]:
     raise ZeroDivisionError(run.name)
 
@@ -180,3 +194,6 @@ def test_every_recipe_is_whole(name: str) -> None:
     assert recipe.seeds >= 5
     assert all(p.effect or p.margin or p.sign for p in recipe.printed)
     assert all(set(p.folds or ()) <= set(recipe.folds) for p in recipe.printed)
+    if any(p.gated for p in recipe.printed):
+        assert recipe.reference or recipe.frozen or name in OWN_GATES, "there is no simplest alternative to be above"
+        assert recipe.length or name in OWN_GATES, "nothing says whether the baseline has settled"

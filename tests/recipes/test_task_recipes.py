@@ -64,7 +64,9 @@ def test_sounds(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     printed = [p for p in audio_sim.RECIPE.printed if p.folds[0] in folds]
     small = replace(audio_sim.RECIPE, folds=folds, printed=printed)
     assert main(small, words(tmp_path, data=folder)) == 0
-    assert {c["verdict"] for c in read_summary(tmp_path / "summary.json")["claims"]} == {"underpowered"}
+    (gates, *others) = [c["gates"] for c in read_summary(tmp_path / "summary.json")["claims"]]
+    assert [(g["name"], g["passed"]) for g in gates][:1] == [("without above raw maps", False)], "of a step or two"
+    assert len(others) == 1
     assert "| with SIM | without |" in capsys.readouterr().out
 
 

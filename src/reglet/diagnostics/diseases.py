@@ -115,7 +115,7 @@ def of_ranks(x: dict[str, float]) -> list[Finding]:
     found = []
     if x["features.spread"] >= SPREAD:
         found += _rank("features", x, "the regularizer does not spread variance over directions, or over a few only")
-    if "regularizer.share" in x and x["embeddings.spread"] >= SPREAD:
+    if "regularizer.share" in x and x.get("embeddings.spread", 0.0) >= SPREAD:
         found += _rank("embeddings", x, "a few directions satisfy the loss: its decorrelating term is too weak")
     return found[:1]
 

@@ -45,7 +45,12 @@ class Settings:
     precision: str = option(
         "32-true", "32-true, bf16-mixed, 16-mixed or bf16-true", "32-true", "bf16-mixed", "16-mixed", "bf16-true"
     )
+    matmul_precision: str = option(
+        "highest", "of float32 products: highest, high (TF32 on CUDA) or medium", "highest", "high", "medium"
+    )
+    deterministic: bool = option(False, "the same bits twice on CUDA, too, by its slower kernels; on a CPU they are")
     compile: bool = option(False, "torch.compile the method")
+    checkpoint_activations: bool = option(False, "compute the inside of each block twice instead of keeping it")
     channels_last: bool = option(True, "memory layout in which convolutions are faster")
     sync_batchnorm: bool = option(False, "batch norm over all devices; CUDA only")
     workers: int = option(0, "threads that decode image files; 0: one for each CPU that the process may use")
@@ -93,6 +98,11 @@ class Settings:
         if self.resume and self.init_from:
             raise ValueError(
                 "resume continues the run in `out`, init_from starts a new one from weights: give one of them"
+            )
+        if self.compile and self.matmul_precision != "highest":
+            raise ValueError(
+                "a compiled method has one precision for all products, and losses need the highest: "
+                "matmul_precision=high goes without compile=true"
             )
         if self.micro_batch and self.accumulate > 1:
             raise ValueError("micro_batch has the exact gradient of the batch, accumulate an average: give one of them")

@@ -12,6 +12,7 @@ from lightning_fabric.wrappers import _FabricOptimizer
 from torch import Tensor, nn
 
 from reglet.engine import checkpoint, guard
+from reglet.engine.activations import checkpoint_activations
 from reglet.engine.ema import MovingAverage
 from reglet.engine.feed import Feed
 from reglet.engine.gradient import backward
@@ -68,6 +69,8 @@ class State:
         self.average = MovingAverage(method, decay=s.ema) if s.ema else None
         if s.sync_batchnorm and fabric.world_size > 1:
             nn.SyncBatchNorm.convert_sync_batchnorm(method)
+        if s.checkpoint_activations:
+            checkpoint_activations(method)
         if s.compile:
             compile_method(method, in_parts=s.micro_batch > 0)
         self.model = fabric.setup(AnyCall(method))

@@ -12,8 +12,9 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from reglet.data import Images, Part, load
 from reglet.diagnostics.batch_dependence import batch_share, mode_gap
-from reglet.diagnostics.gradient import gradient_norms
+from reglet.diagnostics.training import gradient_norms
 from reglet.diagnostics.verdict import Symptoms, Verdict, diagnose
+from reglet.doctor import same_slices
 from reglet.engine import checkpoint
 from reglet.engine.build import Parts, build_parts
 from reglet.engine.config import Config
@@ -24,7 +25,6 @@ from reglet.evaluate.compute import Compute, compute
 from reglet.evaluate.extract import CPU, extract
 from reglet.export import CARD, load_encoder
 from reglet.losses.base import OnViews
-from reglet.losses.slices import Slices
 from reglet.method import Method, innermost
 from reglet.methods import JointEmbedding
 
@@ -62,7 +62,12 @@ def examine(
             compute=where,
             seed=seed,
         )
-        found = replace(found, same_slices=_same_slices(config, parts.method), batch=_loss_batch(config, parts.method))
+        slices = same_slices(parts.method)
+        found = replace(
+            found,
+            same_slices=slices if config.devices * config.nodes > 1 else None,
+            batch=_loss_batch(config, parts.method),
+        )
         if config.command == "train":
             found = replace(found, classes=len(chosen.classes or ()))
     elif (run / CARD).exists():
@@ -225,12 +230,3 @@ def _loss_batch(config: Config, method: Method) -> int:
     """Samples that the loss sees together."""
     gathered = any(m.gather for m in method.modules() if isinstance(m, OnViews))
     return config.batch // (1 if gathered else config.devices * config.nodes) // config.accumulate
-
-
-def _same_slices(config: Config, method: Method) -> bool | None:
-    """Whether ranks average over the same directions, each of its own samples; None on one rank or without slices."""
-    slices = [m for m in method.modules() if isinstance(m, Slices)]
-    if not slices or config.devices * config.nodes == 1:
-        return None
-    gathered = all(m.gather for m in method.modules() if isinstance(m, OnViews))
-    return any(s.shared for s in slices) and not gathered

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from reglet.check import no_overflow
 from reglet.dist import Group, Ranks, agree, concat_over_ranks
-from reglet.precision import at_least_float32, no_autocast, of_one_dtype
+from reglet.precision import FullBackward, at_least_float32, no_autocast, of_one_dtype
 from reglet.schedules import Scheduled
 from reglet.types import Scalar, Terms, total
 
@@ -51,11 +51,16 @@ class OnViews(Scheduled, nn.Module):
             if self.gather:
                 agree(error, group=self.group)  # raises on every rank
             raise
+        outside = FullBackward.if_needed()
         with no_autocast(z[0]):
             z = at_least_float32(z) if isinstance(z, Tensor) else of_one_dtype(z)
             ranks = self._ranks(z)
             self._require_least(z, ranks)  # of the whole batch: a rank may hold one sample, and all ranks must agree
+            if outside is not None:
+                z = outside.enter(z)[0] if isinstance(z, Tensor) else list(outside.enter(*z))
             terms = self.compute_on_ranks(z, n_global, ranks)
+            if outside is not None:
+                terms = dict(zip(terms, outside.leave(*terms.values()), strict=True))
             if ranks.size == 1:  # of several, one alone must not raise
                 no_overflow(type(self).__name__, terms, *z)
             return terms

@@ -3,8 +3,14 @@
 from collections.abc import Callable, Sequence
 
 import torch
-from jaxtyping import Int, Int64
+from jaxtyping import Float, Int, Int64
 from torch import Tensor
+
+from reglet.probes.check import check_classes, check_features
+from reglet.probes.metrics import accuracy
+
+# (features, labels) -> a function of features and the strength of a penalty, which gives scores of classes
+Fitter = Callable[[Tensor, Tensor], Callable[[Tensor, float], Tensor]]
 
 
 def split(labels: Int[Tensor, " m"], *, holdout: float, seed: int) -> tuple[Int64[Tensor, "_"], Int64[Tensor, "_"]]:
@@ -39,3 +45,26 @@ def choose(
         return values[0], {}
     scores = dict(zip(values, score(*split(labels, holdout=holdout, seed=seed), values), strict=True))
     return max(scores, key=scores.__getitem__), scores
+
+
+def fit_by_strength(
+    fitter: Fitter,
+    train: Float[Tensor, "m d"],
+    labels: Int[Tensor, " m"],
+    test: Float[Tensor, "n d"],
+    *,
+    strengths: Sequence[float],
+    holdout: float,
+    seed: int,
+) -> tuple[float, dict[float, float], Float[Tensor, "n classes"]]:
+    """The strength that is best on `holdout` of the training features, of equal ones the strongest; what each scored
+    there; and the scores of the test features, fitted again on all training features."""
+    check_features(train, labels, test)
+    check_classes(labels)
+
+    def validated(fit: Int64[Tensor, "_"], held: Int64[Tensor, "_"], strengths: Sequence[float]) -> list[float]:
+        predict = fitter(train[fit], labels[fit])
+        return [accuracy(predict(train[held], strength), labels[held]) for strength in strengths]
+
+    strength, validation = choose(sorted(strengths, reverse=True), labels, validated, holdout=holdout, seed=seed)
+    return strength, validation, fitter(train, labels)(test, strength)

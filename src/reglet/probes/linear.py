@@ -14,11 +14,10 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int, Int64
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from reglet.probes.check import check_classes, check_features
-from reglet.probes.holdout import choose
+from reglet.probes.holdout import fit_by_strength
 from reglet.probes.metrics import accuracy
 from reglet.probes.standard import Standard, wide_dtype
 
@@ -46,16 +45,9 @@ def linear_probe(
 
     Of equal validation scores the stronger penalty wins.  A single strength needs no validation, and gets none.
     """
-    check_features(train, train_labels, test)
-    check_classes(train_labels)
-
-    def validated(fit: Int64[Tensor, "_"], held: Int64[Tensor, "_"], strengths: Sequence[float]) -> list[float]:
-        predict = _fitter(train[fit], train_labels[fit])
-        return [accuracy(predict(train[held], strength), train_labels[held]) for strength in strengths]
-
-    strongest_first = sorted(strengths, reverse=True)
-    strength, validation = choose(strongest_first, train_labels, validated, holdout=holdout, seed=seed)
-    logits = _fitter(train, train_labels)(test, strength)
+    strength, validation, logits = fit_by_strength(
+        _fitter, train, train_labels, test, strengths=strengths, holdout=holdout, seed=seed
+    )
     return LinearScore(accuracy(logits, test_labels), strength, validation, logits)
 
 

@@ -29,7 +29,7 @@ def layers_of(encoder: nn.Module) -> Layers:
     raise ValueError(f"{type(encoder).__name__} has no blocks that are known by name, and no tokens()")
 
 
-def on_cpu(layers: Layers, device: str) -> Layers:
+def on_cpu(layers: Layers, device: torch.device) -> Layers:
     """The same, from images on the CPU to maps there."""
     return lambda x: {name: y.float().cpu() for name, y in layers(x.to(device)).items()}
 

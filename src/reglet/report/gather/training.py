@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reglet.diagnostics.gradient import gradient_spikes
+from reglet.diagnostics.training import gradient_spikes
 from reglet.engine.metrics import read_metrics
 from reglet.engine.run_folder import METRICS
 from reglet.report.gather.missing import Missing

@@ -1,0 +1,244 @@
+"""The doctor beside a training: it looks at embeddings as they pass, and speaks when a disease is sure.
+
+    doctor = reglet.Doctor()
+    for batch in loader:
+        z0, z1 = ...
+        terms = criterion.terms(z0, z1)
+        doctor.observe([z0, z1], terms=terms, model=net)     # before backward, which frees the graph
+        sum(terms.values()).backward()
+
+The diseases and their thresholds are those of `reglet doctor`.  One is added that only a training can have: a loss that
+gives back what it had gained.
+"""
+
+import math
+import warnings
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from reglet.diagnostics.diseases import Finding
+from reglet.diagnostics.gradient import gradient_norms
+from reglet.diagnostics.verdict import INVARIANCE, Symptoms, Verdict, diagnose
+from reglet.dist import world_size
+from reglet.losses.base import OnViews
+from reglet.losses.slices import Slices
+from reglet.types import Terms
+
+Action = Literal["warn", "stop", "raise"]
+AGAIN = 5  # steps until a suspicion is looked at again
+RELAPSE = 0.5  # share of what the loss had gained that is lost again
+NOISES = 6.0  # deviations of the loss by which it must have fallen, and risen, to tell that from noise
+
+
+class DoctorWarning(UserWarning):
+    """A disease is sure."""
+
+
+class SickError(RuntimeError):
+    """A disease is sure, and the doctor was told to raise."""
+
+    def __init__(self, verdict: Verdict, step: int) -> None:
+        super().__init__(sentence(verdict, step))
+        self.verdict = verdict
+
+
+class Doctor:
+    """Observes a training.  A sick finding that is still there when it looks again is sure.
+
+    every: steps between two looks.  grace: steps before the first, because fresh weights look sick.
+    keep: samples that a look is based on; those of the last steps are put together.
+    action: on a disease, "warn" once, "stop" (`doctor.stop` becomes True) or "raise" SickError.
+
+    >>> doctor = Doctor(every=2, grace=0, action="stop")
+    >>> for _ in range(20):
+    ...     verdict = doctor.observe(torch.ones(64, 8))
+    >>> doctor.stop, doctor.verdict.name
+    (True, 'complete collapse')
+    """
+
+    def __init__(self, *, every: int = 25, grace: int = 100, keep: int = 512, action: str = "warn") -> None:
+        for name, value, least in (("every", every, 1), ("grace", grace, 0), ("keep", keep, 2)):
+            if isinstance(value, bool) or not isinstance(value, int) or value < least:
+                raise ValueError(f"{name} is a whole number of at least {least}, got {value!r}")
+        if action not in get_args(Action):
+            raise ValueError(f"action is one of {', '.join(get_args(Action))}; got {action!r}")
+        self.every, self.grace, self.keep, self.action = every, grace, keep, action
+        self.step, self.stop = 0, False
+        self.verdict: Verdict | None = None  # of the last look
+        self.timeline: list[dict[str, float | str]] = []  # one row for each look
+        self.gradients: dict[str, float] = {}  # norm of each term's gradient on the embeddings, at the last look
+        self._suspect = ""
+        self._told: set[str] = set()
+        self._next = max(grace, every)
+        self._kept: dict[str, deque[Tensor]] = {"embeddings": deque(), "features": deque()}
+        self._losses: list[Tensor] = []
+        self._course = _Course()
+
+    def observe(
+        self,
+        embeddings: Tensor | Sequence[Tensor],
+        *,
+        features: Tensor | None = None,
+        terms: Terms | None = None,
+        loss: Tensor | None = None,
+        model: nn.Module | None = None,
+    ) -> Verdict | None:
+        """One step of training.  Gives a verdict at the steps at which the doctor looks, None at the others.
+
+        embeddings: what the loss compares, (n, d) or a list of views of the same samples, (v, n, d).
+        features: of the encoder, before the projector, (n, d).
+        terms: of the loss, before backward; then the share of the regularizer in the gradient is judged, too.
+        loss: where there are no terms.
+        model: with the losses inside, to see whether ranks draw the same slices.
+        """
+        self.step += 1
+        views = list(embeddings) if not isinstance(embeddings, Tensor) or embeddings.ndim == 3 else [embeddings]
+        if not views or any(view.ndim != 2 for view in views):
+            raise ValueError(f"embeddings are (n, d), or views of them; got {[tuple(view.shape) for view in views]}")
+        value = loss if loss is not None else sum(terms.values()) if terms else None
+        if isinstance(value, Tensor):
+            self._losses.append(value.detach())
+        pair = [view for view in views[:2] if view.shape == views[0].shape]
+        self._remember("embeddings", pair)
+        if features is not None:
+            self._remember("features", [features])
+        if self.step < self._next:
+            return None
+        return self._look(views, terms or {}, model)
+
+    def advice(self, share: float = 0.3) -> float | None:
+        """By what the regularizer's weight must be multiplied for it to have `share` of the gradient on the embeddings.
+
+        From the last look that had terms; None before, and where one of the two sides sends no gradient.
+        """
+        if not 0 < share < 1:
+            raise ValueError(f"share is between 0 and 1, got {share}")
+        against = sum(norm for name, norm in self.gradients.items() if name in INVARIANCE)
+        own = sum(norm for name, norm in self.gradients.items() if name not in INVARIANCE)
+        return share / (1 - share) * against / own if own > 0 and against > 0 else None
+
+    def state(self) -> dict[str, Any]:
+        """What goes on after an interruption, as JSON; without samples of the steps before it."""
+        course, losses = vars(self._course), [float(loss) for loss in self._losses]
+        return {
+            "step": self.step, "next": self._next, "suspect": self._suspect, "told": sorted(self._told),
+            "losses": losses, "course": course | {"best": min(self._course.best, 1e300)},
+        }  # fmt: skip
+
+    def restore(self, state: dict[str, Any]) -> None:
+        self.step, self._next, self._suspect = state["step"], state["next"], state["suspect"]
+        self._told, self._losses = set(state["told"]), [torch.tensor(loss) for loss in state["losses"]]
+        vars(self._course).update(state["course"])
+
+    def _remember(self, what: str, views: list[Tensor]) -> None:
+        """The rows of the last steps before a look, `keep` of them, as (n, views, d)."""
+        kept, n = self._kept[what], len(views[0])
+        if (self._next - self.step) * n >= self.keep:  # they would be dropped again before the next look
+            return
+        kept.append(torch.stack([view.detach().float() for view in views], 1))
+        while sum(map(len, kept)) - len(kept[0]) >= self.keep:
+            kept.popleft()
+
+    @torch.no_grad()
+    def _look(self, views: list[Tensor], terms: Terms, model: nn.Module | None) -> Verdict:
+        z = torch.cat(tuple(self._kept["embeddings"])).transpose(0, 1)  # (views, n, d)
+        kept = self._kept["features"]
+        features = torch.cat(tuple(kept))[:, 0] if kept else z[0]
+        live = {name: term for name, term in terms.items() if term.requires_grad}
+        if live and all(view.requires_grad for view in views):
+            with torch.enable_grad():
+                self.gradients = gradient_norms(live, views)
+        found = diagnose(
+            Symptoms(
+                features,
+                embeddings=z if len(z) == 2 else None,
+                gradients=self.gradients or None,
+                same_slices=None if model is None or world_size() == 1 else same_slices(model),
+            )
+        )
+        relapse = self._course.add([float(loss) for loss in self._losses])
+        if relapse is not None:  # what explains it comes first
+            causes = tuple(finding for finding in found.findings if finding.level == "sick")
+            found = Verdict((*causes, relapse), found.numbers)
+        self._losses = []
+        for rows in self._kept.values():
+            rows.clear()
+        return self._judged(found)
+
+    def _judged(self, verdict: Verdict) -> Verdict:
+        sick = verdict.findings[0].level == "sick"
+        sure = sick and verdict.name == self._suspect
+        self._suspect = verdict.name if sick else ""
+        again = sick and not sure
+        self._next = self.step + (min(AGAIN, self.every) if again else self.every)
+        self.verdict = verdict
+        said = verdict.name if sure else "suspicion" if sick else "healthy"
+        numbers = {key: verdict.numbers[key] for key in SHOWN if key in verdict.numbers}
+        self.timeline.append({"step": self.step, "verdict": said, **numbers})
+        if sure:
+            self._act(verdict)
+        return verdict
+
+    def _act(self, verdict: Verdict) -> None:
+        if self.action == "raise":
+            raise SickError(verdict, self.step)
+        self.stop = self.action == "stop"
+        if verdict.name not in self._told:
+            self._told.add(verdict.name)
+            warnings.warn(sentence(verdict, self.step, self.advice()), DoctorWarning, stacklevel=4)
+
+
+SHOWN = ("features.spread", "features.rank", "regularizer.share")
+
+
+def sentence(verdict: Verdict, step: int, factor: float | None = None) -> str:
+    """What a person reads: the disease, the evidence, the cause, what to do."""
+    first = verdict.findings[0]
+    more = ""
+    if factor is not None and "regularizer" in first.name:
+        more = f" Times {factor:.3g}, its weight would have 30 % of the gradient."
+    return f"step {step}: {first.name}. Seen: {first.evidence}. Cause: {first.cause}. Do: {first.next_step}.{more}"
+
+
+def same_slices(model: nn.Module) -> bool | None:
+    """Whether ranks average over the same directions, each of its own samples; None without slices."""
+    slices = [part for part in model.modules() if isinstance(part, Slices)]
+    if not slices:
+        return None
+    gathered = all(part.gather for part in model.modules() if isinstance(part, OnViews))
+    return any(part.shared for part in slices) and not gathered
+
+
+class _Course:
+    """The course of the loss: its mean between two looks, and whether that gives back what was gained."""
+
+    def __init__(self) -> None:
+        self.first: float | None = None
+        self.best = float("inf")
+        self.noise = 0.0
+
+    def add(self, losses: list[float]) -> Finding | None:
+        if len(losses) < 2:
+            return None
+        values: Any = torch.tensor(losses, dtype=torch.float64)
+        now, noise = float(values.mean()), float(values.std())
+        if self.first is None or math.isnan(now):
+            self.first = now if self.first is None else self.first
+            return None
+        gained, lost = self.first - self.best, now - self.best
+        steady = self.noise if self.noise else noise
+        if self.best < float("inf") and gained > NOISES * steady and lost > max(RELAPSE * gained, NOISES * steady):
+            return Finding(
+                "relapse of the loss",
+                "sick",
+                f"the loss was {self.first:.3g} at first and {self.best:.3g} at best, and is {now:.3g} now",
+                "the learning rate is too high, or something in the training has changed",
+                "go back to the last good checkpoint with a lower learning rate, or clip the gradient",
+            )
+        if now < self.best:
+            self.best, self.noise = now, noise
+        return None

@@ -1,0 +1,59 @@
+"""Activations of the blocks computed twice instead of kept: the memory of one block, for about a third more time."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from functools import cache
+from typing import Any
+
+from torch import nn
+from torch.nn.modules.batchnorm import _BatchNorm
+from torch.utils.checkpoint import checkpoint
+
+from reglet.engine.shard import blocks
+
+
+def checkpoint_activations(module: nn.Module) -> None:
+    """Each block of `module` (see `blocks`) forgets what is inside of it, and computes it again in the backward pass.
+
+    The gradient is the same: dropout is replayed, and averages of batch norm move the first time only.  Names of
+    weights stay.  What is attached to a block as a whole sees one call of it; what is attached inside would see two.
+    """
+    found = blocks(module)
+    if not found:
+        raise ValueError(
+            f"checkpoint_activations: {type(module).__name__} has no Sequential or ModuleList of blocks of one class"
+        )
+    for block in found:
+        block.__class__ = _forgetful(type(block))
+
+
+@cache
+def _forgetful(kind: type[nn.Module]) -> type[nn.Module]:
+    """A class, and not a new `forward` of each block: a copy of a block would call the first one's."""
+
+    def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
+        if not self.training:
+            return kind.forward(self, *args, **kwargs)
+        again = {"context_fn": lambda: (nullcontext(), standing_averages(self))} if _norms(self) else {}
+        return checkpoint(kind.forward, self, *args, use_reentrant=False, **again, **kwargs)
+
+    return type(kind.__name__, (kind,), {"forward": forward, "__module__": kind.__module__})
+
+
+@contextmanager
+def standing_averages(block: nn.Module) -> Iterator[None]:
+    """Batch norm moves its averages by nothing, and does not count.  (Without averages it would save other tensors for
+    the backward pass than the first time, which torch refuses.)
+    """
+    before = [(m, m.momentum, m.num_batches_tracked) for m in _norms(block)]
+    try:
+        for m, _, _ in before:
+            m.momentum, m.num_batches_tracked = 0.0, None
+        yield
+    finally:
+        for m, momentum, count in before:
+            m.momentum, m.num_batches_tracked = momentum, count
+
+
+def _norms(block: nn.Module) -> list[_BatchNorm]:
+    return [m for m in block.modules() if isinstance(m, _BatchNorm)]

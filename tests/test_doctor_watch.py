@@ -1,0 +1,222 @@
+"""The doctor beside a training: runs made sick on purpose in the middle, and healthy ones."""
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from tests import ranks
+from torch import Tensor, nn
+
+import reglet
+from reglet.doctor import Doctor, DoctorWarning, SickError
+from reglet.types import Terms
+
+X = torch.tensor(load_digits().data, dtype=torch.float32) / 16
+SICK_FROM = 200
+
+
+class Run:
+    """An MLP on digits with noise, that can be made sick at any step."""
+
+    def __init__(self, loss: nn.Module, seed: int) -> None:
+        torch.manual_seed(seed)
+        self.encoder = nn.Sequential(nn.Linear(64, 128), nn.BatchNorm1d(128), nn.ReLU())
+        self.projector = nn.Linear(128, 32)
+        self.loss = loss
+        parameters = [*self.encoder.parameters(), *self.projector.parameters()]
+        self.optimizer = torch.optim.AdamW(parameters, lr=2e-3)
+        self.weight, self.generator = 1.0, torch.Generator().manual_seed(seed)
+
+    def steps(self, count: int, doctor: Doctor) -> None:
+        for _ in range(count):
+            self.step(doctor)
+
+    def step(self, doctor: Doctor | None) -> None:
+        batch = X[torch.randint(len(X), (128,), generator=self.generator)]
+        noise = 0.2 * torch.randn(2, *batch.shape, generator=self.generator)
+        features = [self.encoder(batch + each) for each in noise]
+        z = [self.projector(f) for f in features]
+        terms: Terms = self.loss.terms(*z)  # type: ignore[operator]
+        terms = {name: (1.0 if name == "invariance" else self.weight) * term for name, term in terms.items()}
+        if doctor is not None:
+            doctor.observe(z, features=features[0], terms=terms)
+        total: Any = sum(terms.values())
+        self.optimizer.zero_grad()
+        total.backward()
+        self.optimizer.step()
+
+
+def mistyped_rate(run: Run) -> None:
+    for group in run.optimizer.param_groups:
+        group["lr"] *= 100
+
+
+def weight_to_zero(run: Run) -> None:
+    run.weight = 0.0
+
+
+@torch.no_grad()
+def dead_projector(run: Run) -> None:
+    run.projector.weight.zero_()
+    run.projector.requires_grad_(False)
+
+
+ILLNESSES: dict[Callable[[Run], None], set[str]] = {
+    mistyped_rate: {"relapse of the loss", "dimensional collapse", "complete collapse", "not finite", "dead projector"},
+    weight_to_zero: {"negligible regularizer"},
+    dead_projector: {"dead projector"},
+}
+
+
+@pytest.mark.parametrize("illness", ILLNESSES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("kind", [reglet.VISRegLoss, reglet.VICRegLoss], ids=lambda c: c.__name__)
+def test_an_illness_is_noticed_within_50_steps(kind: type[nn.Module], illness: Callable[[Run], None]) -> None:
+    run, doctor = Run(kind(slices=64) if kind is reglet.VISRegLoss else kind(), seed=0), Doctor(action="raise")
+    for _ in range(SICK_FROM):
+        run.step(doctor)
+    illness(run)
+    with pytest.raises(SickError) as caught:
+        run.steps(50, doctor)
+    assert caught.value.verdict.name in ILLNESSES[illness]
+
+
+@pytest.mark.parametrize(
+    "loss",
+    [
+        lambda: reglet.VISRegLoss(slices=64),
+        lambda: reglet.VICRegLoss(),
+        lambda: reglet.BarlowTwinsLoss(),
+        lambda: reglet.LeJEPALoss(slices=64),
+    ],
+    ids=["visreg", "vicreg", "barlow", "lejepa"],
+)
+def test_a_healthy_run_gives_no_alarm(loss: Callable[[], nn.Module]) -> None:
+    """benchmarks/doctor.py repeats it with 20 runs."""
+    run, doctor = Run(loss(), seed=1), Doctor(action="raise")
+    for _ in range(300):
+        run.step(doctor)
+    assert len(doctor.timeline) >= 9
+    assert {row["verdict"] for row in doctor.timeline} <= {"healthy", "suspicion"}
+
+
+@pytest.mark.parametrize("mistyped", [100.0, 0.01])
+def test_a_mistyped_weight_is_put_right_within_a_factor_of_two(mistyped: float) -> None:
+    """The advice for a weight that is wrong by 100, against that for the right one."""
+    advised = []
+    for weight in (1.0, mistyped):
+        run, doctor = Run(reglet.VISRegLoss(slices=64), seed=0), Doctor(every=4, grace=0)
+        run.weight = weight
+        for _ in range(4):  # the first look
+            run.step(doctor)
+        factor = doctor.advice(share=0.3)
+        assert factor is not None
+        advised.append(weight * factor)
+    assert 0.5 < advised[1] / advised[0] < 2
+
+
+def same_and_own_slices(rank: int, world: int) -> list[str]:
+    torch.manual_seed(rank)
+    names = []
+    for shared in (True, False):
+        loss = reglet.VISReg(slices=32, shared_slices=shared)
+        doctor = Doctor(every=1, grace=0, keep=64, action="stop")
+        for _ in range(12):
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DoctorWarning)
+                doctor.observe(torch.randn(128, 16), model=loss)
+        assert doctor.verdict is not None
+        names.append(doctor.verdict.name if doctor.stop else "healthy")
+    return names
+
+
+def test_ranks_that_draw_the_same_slices_are_noticed(tmp_path: Path) -> None:
+    found = ranks.run("tests.test_doctor_watch:same_and_own_slices", world=2, folder=tmp_path)
+    assert found == [["ranks draw the same slices", "healthy"]] * 2
+
+
+def collapsed() -> Tensor:
+    return torch.ones(64, 8) + 1e-4 * torch.randn(64, 8)
+
+
+def test_it_warns_once_with_cause_and_next_step() -> None:
+    doctor = Doctor(every=2, grace=0)
+    with pytest.warns(DoctorWarning) as caught:
+        [doctor.observe(collapsed()) for _ in range(40)]
+    assert len(caught) == 1
+    assert str(caught[0].message).startswith("step 4: complete collapse. Seen: all images get nearly the same features")
+    assert "Do: raise the regularizer's weight" in str(caught[0].message)
+    assert not doctor.stop
+
+
+def test_one_look_is_not_enough() -> None:
+    doctor = Doctor(every=10, grace=0, keep=64, action="raise")
+    for step in range(40):
+        doctor.observe(collapsed() if step == 9 else torch.randn(64, 8))
+    assert [row["verdict"] for row in doctor.timeline] == ["suspicion", "healthy", "healthy", "healthy"]
+    assert [row["step"] for row in doctor.timeline] == [10, 15, 25, 35]
+
+
+def test_it_waits_for_the_grace_to_end() -> None:
+    doctor = Doctor(every=5, grace=30, action="raise")
+    for _ in range(29):
+        assert doctor.observe(collapsed()) is None
+    assert doctor.observe(collapsed()) is not None
+
+
+def test_it_keeps_no_more_than_it_needs() -> None:
+    doctor = Doctor(every=50, grace=0, keep=128)
+    for _ in range(49):
+        doctor.observe(torch.randn(2, 64, 8))
+    kept = doctor._kept["embeddings"]
+    assert [tuple(rows.shape) for rows in kept] == [(64, 2, 8)]  # the next step brings the other half
+
+
+def test_a_run_that_was_interrupted_is_watched_on() -> None:
+    """The state of one doctor, given to another in the middle: the same looks and verdicts."""
+    torch.manual_seed(0)
+    steps = [torch.randn(64, 8) if i < 20 else collapsed() for i in range(40)]
+    whole, first, second = (Doctor(every=7, grace=0, keep=64, action="stop") for _ in range(3))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DoctorWarning)
+        for i, z in enumerate(steps):
+            loss = z.square().mean()
+            whole.observe(z, loss=loss)
+            if i == 23:
+                second.restore(first.state())
+            (first if i < 23 else second).observe(z, loss=loss)
+    assert [*first.timeline, *second.timeline] == whole.timeline
+    assert whole.stop
+    assert second.stop
+
+
+def test_the_gradient_is_left_alone() -> None:
+    """Observing changes neither value nor gradient."""
+    z = [torch.randn(64, 8, requires_grad=True) for _ in range(2)]
+    loss = reglet.VICRegLoss()
+    plain = torch.autograd.grad(loss(*z), z)
+    terms = loss.terms(*z)
+    Doctor(every=1, grace=0).observe(z, terms=terms)
+    assert all(a.grad is None for a in z)
+    watched = torch.autograd.grad(sum(terms.values()), z)
+    assert all(torch.equal(a, b) for a, b in zip(plain, watched, strict=True))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        ({"every": 0}, "every is a whole number of at least 1, got 0"),
+        ({"keep": 1}, "keep is a whole number of at least 2, got 1"),
+        ({"action": "shout"}, "action is one of warn, stop, raise; got 'shout'"),
+    ],
+)
+def test_bad_arguments(arguments: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Doctor(**arguments)
+    with pytest.raises(ValueError, match=r"embeddings are \(n, d\)"):
+        Doctor().observe(torch.zeros(3))
+    with pytest.raises(ValueError, match="share is between 0 and 1"):
+        Doctor().advice(share=1.5)
