@@ -34,7 +34,7 @@ reglet train key=value ...            learn a classifier from images with labels
   reglet train data=photos/ model=resnet18 init_from=runs/a labels=0.1 out=runs/c      few labels, pretrained weights
   reglet train data=photos/ model=resnet18 long_tail=100 latent=latentdr lr=5e-4       degrade and restore latents
   reglet train task=domains data=pacs/ loss=irm      leave each domain out in turn; see reglet train task=domains --help
-  reglet train task=audio|segmentation|anomaly|few-shot|translation|series-ssl ...     other data; each has its --help
+  reglet train task=audio|segmentation|dense|anomaly|few-shot|translation|series-ssl ...   other data; each has a --help
 """
 FIRST = (
     "data",

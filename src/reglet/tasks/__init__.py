@@ -15,6 +15,7 @@ TASKS = {
     "anomaly": "reglet.tasks.anomaly",
     "few-shot": "reglet.tasks.few_shot",
     "translation": "reglet.tasks.translation",
+    "dense": "reglet.tasks.dense",
     "series-ssl": "reglet.tasks.series_ssl",
 }
 
