@@ -21,7 +21,7 @@ import torch
 from torch import Tensor, nn
 
 from reglet.diagnostics.diseases import Finding
-from reglet.diagnostics.gradient import gradient_norms
+from reglet.diagnostics.training import gradient_norms
 from reglet.diagnostics.verdict import INVARIANCE, Symptoms, Verdict, diagnose
 from reglet.dist import world_size
 from reglet.losses.base import OnViews
@@ -53,11 +53,11 @@ class Doctor:
     keep: samples that a look is based on; those of the last steps are put together.
     action: on a disease, "warn" once, "stop" (`doctor.stop` becomes True) or "raise" SickError.
 
-    >>> doctor = Doctor(every=2, grace=0, action="stop")
-    >>> for _ in range(20):
-    ...     verdict = doctor.observe(torch.ones(64, 8))
-    >>> doctor.stop, doctor.verdict.name
-    (True, 'complete collapse')
+    >>> doctor = Doctor(every=2, grace=0)
+    >>> for _ in range(4):
+    ...     verdict = doctor.observe(torch.randn(256, 8))
+    >>> doctor.verdict.name, [row["step"] for row in doctor.timeline]
+    ('healthy', [2, 4])
     """
 
     def __init__(self, *, every: int = 25, grace: int = 100, keep: int = 512, action: str = "warn") -> None:

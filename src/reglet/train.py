@@ -29,6 +29,7 @@ from reglet.engine.launch import first_then_all, launch, together
 from reglet.engine.metrics import read_metrics, read_scores
 from reglet.engine.plan import plan
 from reglet.engine.progress import Progress
+from reglet.engine.rounds import Rounds
 from reglet.engine.run_folder import CHECKPOINT, METRICS, prepare, read_run
 from reglet.engine.schedule import learning_rate
 from reglet.engine.settings import Settings
@@ -90,6 +91,9 @@ def fit(
     feed.open(Place(fabric.device, fabric.global_rank, world, s.channels_last, s.read_ahead), steps=steps)
     if (unreadable := getattr(getattr(feed, "images", None), "unreadable", None)) is not None:
         unreadable.write_to(out / UNREADABLE)
+    rounds, known = None, state.noted.pop("doctor", None)
+    if s.doctor != "off":
+        rounds = Rounds(method, s.doctor, log_every=s.log_every, known=known)
     seen = Progress(start=state.done, steps=steps, per_epoch=order.per_epoch, batch=order.batch, shown=shown and first)
     with together(fabric):
         journal = Journal(
@@ -102,7 +106,8 @@ def fit(
             with together(fabric):
                 batch = feed(state.done)
             state.backward(batch, lr=lr, steps=steps)
-            error, stop = on_any_rank(bool(state.error), bool(interrupt))
+            stops = bool(interrupt) or (rounds is not None and rounds.stop)
+            error, stop = on_any_rank(bool(state.error), stops)
             done = state.done + 1
             scoring = [each for each in watch if each.due(done, steps=steps, per_epoch=order.per_epoch)]
             saves = done % s.save_every == 0 or done == steps or stop
@@ -119,8 +124,13 @@ def fit(
                     scores |= (found := each.score(state))
                     journal.log(state.done, found)
                 journal.step(state.done, read, lr=lr)
+                if rounds is not None and (news := rounds.news(state.done)):
+                    journal.log(state.done, news)
             if saves:
-                state.save(out / CHECKPOINT, config, journal.noted)
+                minds = {} if rounds is None else {"doctor": rounds.doctor.state()}
+                state.save(out / CHECKPOINT, config, {**journal.noted, **minds})
+    if rounds is not None:
+        rounds.close()
     return Result(out, state.encoder, state.done, state.done == steps, journal.last, scores)
 
 

@@ -50,12 +50,16 @@ class Journal:
             self.log(done, {**loss, "lr": lr, "epoch": epoch, "images_per_second": speed})
         self.progress.show(done, read.terms)
 
-    def log(self, done: int, numbers: Mapping[str, float]) -> None:
+    def log(self, done: int, found: Mapping[str, float | str]) -> None:
+        """Numbers, and words such as the doctor's verdict, which metrics.jsonl and the screen take."""
+        numbers = {name: value for name, value in found.items() if not isinstance(value, str)}
         self.last |= numbers
         if "knn" in numbers:
             self.progress.knn = numbers["knn"]
+        if "doctor.verdict" in found:
+            self.progress.doctor = str(found["doctor.verdict"])
         if self.metrics:
-            self.metrics.log(done, numbers)
+            self.metrics.log(done, found)
         for logger in self.loggers:
             logger.log(done, numbers)
 

@@ -19,8 +19,8 @@ class Metrics:
         fresh.replace(path)
         self.file = path.open("a")
 
-    def log(self, step: int, numbers: Mapping[str, float]) -> None:
-        row = {"step": step, "time": round(time.time(), 3), **numbers}
+    def log(self, step: int, found: Mapping[str, float | str]) -> None:
+        row = {"step": step, "time": round(time.time(), 3), **found}
         self.file.write(json.dumps(row) + "\n")
         self.file.flush()
 
@@ -41,6 +41,6 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 def read_scores(path: Path) -> dict[str, float]:
     """The last of each score that was watched: the rows that are not of a training step, which have a learning rate."""
-    rows = read_metrics(path) if path.exists() else []
+    rows = [row for row in read_metrics(path) if "doctor.verdict" not in row] if path.exists() else []
     found = {key: value for row in rows if "lr" not in row for key, value in row.items()}
     return {key: value for key, value in found.items() if key not in ("step", "time")}

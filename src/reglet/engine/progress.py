@@ -19,6 +19,7 @@ class Progress:
         self.times: deque[tuple[int, float]] = deque([(start, time.perf_counter())], maxlen=50)
         self.last_line = time.perf_counter()
         self.knn: float | None = None
+        self.doctor = ""  # its last verdict
         self.open = ExitStack()
         self.open.enter_context(progress.shown(shown))
         self.work = self.open.enter_context(progress.work("training", total=steps, done=start))
@@ -44,7 +45,7 @@ class Progress:
 
     def show(self, done: int, terms: Mapping[str, float]) -> None:
         numbers = "  ".join(f"{name} {term:.4g}" for name, term in terms.items())
-        tail = "" if self.knn is None else f"  kNN {self.knn:.1%}"
+        tail = ("" if self.knn is None else f"  kNN {self.knn:.1%}") + (f"  {self.doctor}" if self.doctor else "")
         speed = f"{self.samples_per_second:.0f} images/s"
         self.work.note(f"{speed}  {numbers}{tail}")
         if self.wants_line(done):

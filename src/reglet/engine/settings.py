@@ -11,7 +11,7 @@ T = TypeVar("T")
 # A resumed run may change these and still be the same run.
 FREE = frozenset(
     {"out", "resume", "devices", "nodes", "strategy", "accelerator", "save_every", "log_every", "knn_every", "loggers"}
-    | {"workers", "read_ahead"}
+    | {"workers", "read_ahead", "doctor"}
 )
 
 
@@ -63,6 +63,9 @@ class Settings:
     save_every: int = option(500, "steps between checkpoints; there is always one at the end")
     log_every: int = option(10, "steps between lines of metrics.jsonl")
     knn_every: int = option(1, "epochs between online kNN scores, where the data have labels; 0: none")
+    doctor: str = option(
+        "off", "while it trains: warn or stop when the embeddings are surely sick; off", "off", "warn", "stop"
+    )
     loggers: str = option("", "besides metrics.jsonl: tensorboard, wandb or tensorboard,wandb")
     resume: bool = option(False, "continue the run in `out`, to the same bits as if it had never stopped")
     init_from: str = option("", "start a new run from the weights of this encoder.safetensors or run directory")

@@ -1,6 +1,6 @@
 """Embed every view, compare them.  VISReg, LeJEPA, VICReg, Barlow Twins, SimCLR and SMI differ only in `loss`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float
@@ -33,6 +33,7 @@ class JointEmbedding(Method):
         super().__init__()
         self.backbone, self.loss = backbone, loss
         self.projector = visreg_projector(dim_of(backbone)) if projector is None else projector
+        self.observer: Callable[[Sequence[Tensor], Terms], None] | None = None  # sees the embeddings of a training step
 
     def forward(self, batch: Batch) -> Terms:
         return self.objective(self.embed(batch.views), n_global=batch.n_global)
@@ -44,7 +45,10 @@ class JointEmbedding(Method):
     def objective(self, z: Sequence[Float[Tensor, "n d"]], *, n_global: int) -> Terms:
         """The loss of embeddings.  Apart from `embed`, so that a batch may be embedded in parts."""
         with torch.autocast(z[0].device.type, enabled=False):  # statistics of a batch want float32
-            return self.loss.terms(global_views=z[:n_global], local_views=z[n_global:] or None)
+            terms = self.loss.terms(global_views=z[:n_global], local_views=z[n_global:] or None)
+        if self.observer is not None and self.training:
+            self.observer(z[:n_global], terms)
+        return terms
 
     def encode(self, x: Float[Tensor, "n c ..."]) -> Float[Tensor, "n d"]:
         y: Tensor = self.backbone(x)
