@@ -74,7 +74,7 @@ def _evaluated(run: Path, data: Path, capsys: pytest.CaptureFixture[str]) -> Non
     assert max(len(line) for line in said.splitlines() if str(run) not in line) <= 80  # pytest's paths are long
     rows = [line.split() for line in said.splitlines()]
     assert ["kNN", f"{100 * own['probes']['knn']['accuracy']:.1f}"] in [row[:2] for row in rows]
-    assert ["linear,", "SGD", f"{100 * own['probes']['linear']['accuracy']:.1f}"] in [row[:3] for row in rows]
+    assert ["linear", "probe", f"{100 * own['probes']['linear']['accuracy']:.1f}"] in [row[:3] for row in rows]
     assert ["RankMe", f"{own['representation']['rankme']:.1f}", "of", "128"] in rows
     assert "eval.json has every number." in said
     every = ["probes=knn,linear,exact,ridge,few", f"data={data}", "train=test", "test=train", "seed=1", "batch=9"]

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from reglet import diagnostics, probes
 from reglet.backbones import ConvNet, ViT
-from reglet.data import Images, InMemory, load
+from reglet.data import Images, InMemory, load, load_pair
 from reglet.evaluate import evaluate, evaluate_run
+from reglet.evaluate import untrained as untrained_module
 from reglet.evaluate.labelled import labels_of, split
-from reglet.export import export, preprocessing
+from reglet.export import export, fresh_encoder, preprocessing
 
 SIZE = 16
 
@@ -271,3 +272,49 @@ def test_digits_by_their_own_split(encoder: Path, tmp_path: Path) -> None:
     found = evaluate_run(encoder, data="digits", probes=["ridge"], out=tmp_path / "eval.json")
     assert found.data["test"]["fingerprint"] == load("digits", split="test").fingerprint
     assert not math.isnan(found.probes["ridge"]["accuracy"])
+
+
+def test_a_classifiers_own_accuracy_and_its_classes(tmp_path: Path) -> None:
+    """By names: the head has another order of classes, and one more."""
+    train, test = coloured(60, 0), coloured(30, 1)
+    head = nn.Linear(8, 4)
+    with torch.no_grad():  # it always says "1", which is number 2 of its own
+        head.weight.zero_()
+        head.bias.copy_(torch.tensor([0.0, 0, 5, 0]))
+    found = evaluate(net(), train, test, prepare(), probes=["knn"], head=(head, ["2", "x", "1", "0"]))
+    assert list(found.probes) == ["classifier", "knn"]
+    assert found.probes["classifier"]["accuracy"] == pytest.approx(1 / 3)
+    assert found.classes is not None
+    assert (found.classes.by, found.classes.accuracy, found.classes.counts) == ("classifier", [0, 1, 0], [10] * 3)
+    assert found.classes.table == [[0, 10, 0], [0, 10, 0], [0, 10, 0]]
+    assert found.classes.mistakes(1) == [("0", "1", 10)]
+    assert found.data["chance"] == ("0", pytest.approx(1 / 3))
+    other = evaluate(net(), train, test, prepare(), probes=["knn"], head=(head, ["2", "x", "1", "y"]))
+    assert list(other.probes) == ["knn"]
+    assert other.classes is not None
+    assert other.classes.by == "knn"
+
+
+def test_random_weights_and_raw_pixels_are_kept(encoder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "x.npz", coloured(90, 0), labels=np.arange(90) % 3)
+    found = evaluate_run(encoder, data=str(path), probes=["knn"], out=tmp_path / "e.json")
+    assert found.untrained.keys() == {"random weights", "raw pixels, 16 x 16"}
+    images, held = load_pair(str(path))
+    assert held is not None
+    random = fresh_encoder(json.loads((encoder / "card.json").read_text()), seed=0)
+    parts = features(random, images), images.labels, features(random, held), held.labels
+    assert found.untrained["random weights"]["knn"]["accuracy"] == probes.knn_probe(*parts)
+    pixels = [prepare()(part.batch(torch.arange(len(part)))).flatten(1) for part in (images, held)]
+    expected = probes.knn_probe(pixels[0], images.labels, pixels[1], held.labels)
+    assert found.untrained["raw pixels, 16 x 16"]["knn"]["accuracy"] == expected
+
+    probed = []
+    real = untrained_module._probed
+    monkeypatch.setattr(untrained_module, "_probed", lambda *a, **k: probed.append(k["probes"]) or real(*a, **k))
+    again = evaluate_run(encoder, data=str(path), probes=["knn", "ridge"], out=tmp_path / "e.json")
+    assert probed == [["ridge"], ["ridge"]], "what is known is not computed again"
+    assert again.untrained["random weights"]["knn"] == found.untrained["random weights"]["knn"]
+    evaluate_run(encoder, data=str(path), probes=["ridge", "knn"], out=tmp_path / "e.json")
+    assert len(probed) == 2
+    evaluate_run(encoder, data=str(path), probes=["knn"], seed=1, out=tmp_path / "e.json")
+    assert len(probed) == 4, "another seed is another answer"

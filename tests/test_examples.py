@@ -43,8 +43,10 @@ def demo(out: Path, said: str) -> None:
     from reglet.evaluate.extract import extract
     from reglet.export import load_encoder
 
-    left = ["card.json", "checkpoint.safetensors", "config.json", "doctor.json", "encoder.safetensors", "metrics.jsonl"]
-    assert sorted(path.name for path in out.iterdir()) == [*left, "report.html", "scores.json"]
+    left = ["card.json", "checkpoint.safetensors", "config.json", "doctor.json", "encoder.safetensors", "eval.json"]
+    assert sorted(path.name for path in out.iterdir()) == sorted(
+        [*left, "eval.json", "metrics.jsonl", "report.html", "untrained.json"]
+    )
     encoder, preprocess, _ = load_encoder(out)
     assert extract(encoder, load("digits", split="test"), preprocess).isfinite().all()
     rows = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
@@ -52,17 +54,19 @@ def demo(out: Path, said: str) -> None:
     assert [row["step"] for row in steps] == [1, 2]
     for row in steps:
         assert row["loss"] == pytest.approx(sum(row[k] for k in ("invariance", "shape", "scale", "center")), rel=1e-5)
-    scores = json.loads((out / "scores.json").read_text())
-    assert list(scores) == ["raw pixels", "random weights", "pretrained"]
-    assert scores["pretrained"] != scores["random weights"]  # it was trained
-    assert scores["raw pixels"]["linear"] < 0.3
+    scores = json.loads((out / "eval.json").read_text())
+    rows = {"trained": scores["probes"], **scores["untrained"]}
+    assert list(rows) == ["trained", "random weights", "raw pixels, 16 x 16"]
+    assert rows["raw pixels, 16 x 16"]["linear"]["accuracy"] < 0.3
     page = (out / "report.html").read_text()
     assert len(page) < 6e6
     assert not re.findall(r"(?:src|href|srcset)=\"(?!data:|#)", page)  # nothing is fetched
     for section in ("summary", "training", "map", "geometry", "features", "equivariance", "robustness", "repeat"):
         assert f'<section id="{section}"' in page
-    for score in scores.values():
-        assert f"{score['linear']:.1%}" in said
+    for name, row in rows.items():
+        accuracies = (f"{100 * row[probe]['accuracy']:.1f}" for probe in ("linear", "knn"))
+        assert re.search(rf"{name} +{' +'.join(accuracies)}", said), said
+    assert re.search(r"chance: always '\d' +\d", said)
     assert (out / "report.html").as_uri() in said
     assert "To load it:" in said
 

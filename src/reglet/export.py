@@ -21,6 +21,7 @@ from reglet.backbones.convnet import ConvNet
 from reglet.backbones.resnet import ResNet
 from reglet.backbones.timm import Timm
 from reglet.backbones.vit import ViT
+from reglet.seeded import seeded
 from reglet.views import Policy, policy
 
 Json = dict[str, Any]
@@ -82,6 +83,13 @@ def load_encoder(folder: Path) -> tuple[nn.Module, Callable[[Tensor], Tensor], J
     backbone = _built(about["name"], about["size"], about["in_channels"], card.get("model", {}))
     load_weights(backbone, folder)
     return backbone.eval(), preprocessing(about["size"]), card
+
+
+def fresh_encoder(card: Json, *, seed: int) -> nn.Module:
+    """The encoder of this card with the random weights that a run of this seed starts from."""
+    about = card["architecture"]
+    with seeded(seed):
+        return _built(about["name"], about["size"], about["in_channels"], card.get("model", {})).eval()
 
 
 def load_head(folder: Path, card: Json) -> tuple[nn.Linear, list[str]] | None:

@@ -62,8 +62,8 @@ def names(without: tuple[str, ...] = (), **changes: float) -> list[str]:
         ("features__directions", 5.99, 6.0, "dimensional collapse"),
         ("embeddings__rank", 1.99, 2.0, "dimensional collapse"),
         ("embeddings__directions", 2.99, 3.0, "dimensional collapse"),
-        ("features__n", 63.0, 64.0, "too few samples to tell"),
-        ("batch", 31.0, 32.0, "n < d"),
+        ("features__n", 63.0, 64.0, "too few samples to judge"),
+        ("batch", 31.0, 32.0, "the batch is smaller than the embedding is wide"),
     ],
 )
 def test_both_sides_of_a_threshold(number: str, sick: float, well: float, name: str) -> None:
@@ -91,14 +91,14 @@ def test_a_disease_is_sick_and_says_what_to_do(name: str) -> None:
 
 def test_levels_of_the_others() -> None:
     assert found(features__n=10.0)[0].level == "unclear"
-    assert found(batch=8.0)[0].level == "caution"
+    assert found(batch=8.0)[0].level == "remark"
     assert [f.level for f in diseases.of_slices(True)] == ["sick"]
     assert diseases.of_slices(False) == diseases.of_slices(None) == []
     assert diseases.not_finite(["features", "views"]).level == "sick"
     assert "NaN or infinity in the features and views" in diseases.not_finite(["features", "views"]).evidence
     well = diseases.healthy(HEALTHY)
     assert (well.name, well.level) == ("healthy", "healthy")
-    assert "rank of 30.0 (noise: 60)" in well.evidence
+    assert "over 30.0 directions, by effective rank; pure noise would over 60" in well.evidence
 
 
 def test_chance_depends_on_the_number_of_images() -> None:
@@ -149,7 +149,7 @@ def test_where_features_do_not_vary_nothing_else_is_said_of_them() -> None:
 def test_one_rank_is_told_that_of_the_features_first() -> None:
     (finding,) = found(features__rank=1.0, embeddings__rank=1.0)
     assert finding.evidence.startswith("the features have an effective rank of 1.0 and 60 directions")
-    assert "n = 400, d = 64 has a rank of 60" in finding.evidence
+    assert "(400 images, 64 each) has a rank of 60" in finding.evidence
     (finding,) = found(embeddings__rank=1.0)
     assert finding.evidence.startswith("the embeddings have")
     assert names(("regularizer.",), embeddings__rank=1.0) == [], "without a regularizer nothing was promised"
@@ -176,8 +176,8 @@ def test_a_classifier_needs_its_classes_and_no_more() -> None:
 
 def test_too_few_samples() -> None:
     (finding,) = found(features__n=40.0)
-    assert "40 samples of 64 features: a rank needs 64 or more" in finding.evidence
-    assert "better ten times d = 640" in finding.next_step
+    assert "40 images, and features of 64 numbers each" in finding.evidence
+    assert "better 640, ten for each number" in finding.next_step
 
 
 def test_evidence_of_batches_and_gradients() -> None:

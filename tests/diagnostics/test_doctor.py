@@ -67,7 +67,7 @@ def test_dimensional_collapse(n: int, d: int) -> None:
         verdict = diagnose(Symptoms(z))
         assert verdict.name == "dimensional collapse"
         assert verdict.exit_code == 1
-        assert f"n = {n}, d = {d}" in verdict.findings[0].evidence
+        assert f"({n} images, {d} each)" in verdict.findings[0].evidence
     classes = torch.eye(d)[torch.arange(n) % 4] + 1e-3 * normal(n, d)  # three directions: all that four classes need
     assert diagnose(Symptoms(classes)).name == "dimensional collapse"
     assert diagnose(Symptoms(classes, classes=4)).name == "healthy"
@@ -121,7 +121,7 @@ def test_batch_norm_leakage() -> None:
 @pytest.mark.parametrize("n", [2, 10, 40])
 def test_too_few_samples_to_tell(n: int) -> None:
     verdict = diagnose(Symptoms(healthy().features[:n]))
-    assert verdict.name == "too few samples to tell"
+    assert verdict.name == "too few samples to judge"
     assert verdict.exit_code == 4
     assert "64 images or more" in verdict.findings[0].next_step
 
@@ -129,7 +129,7 @@ def test_too_few_samples_to_tell(n: int) -> None:
 def test_what_few_samples_do_show_comes_first() -> None:
     s = healthy(n=40)
     verdict = diagnose(dataclasses.replace(s, same_slices=True))
-    assert [f.name for f in verdict.findings] == ["ranks draw the same slices", "too few samples to tell"]
+    assert [f.name for f in verdict.findings] == ["ranks draw the same slices", "too few samples to judge"]
     assert verdict.exit_code == 1
 
 
@@ -149,9 +149,10 @@ def test_gradient_shares() -> None:
 def test_same_slices_and_n_below_d() -> None:
     assert diagnose(dataclasses.replace(healthy(), same_slices=True)).name == "ranks draw the same slices"
     verdict = diagnose(dataclasses.replace(healthy(), batch=16))
-    assert verdict.name == "n < d"
-    assert verdict.exit_code == 0  # Barlow Twins trains so
-    assert "16 samples of 32 dimensions" in verdict.findings[0].evidence
+    assert verdict.name == "healthy"  # Barlow Twins trains so
+    assert verdict.exit_code == 0
+    assert [f.name for f in verdict.remarks] == ["the batch is smaller than the embedding is wide"]
+    assert "16 samples of 32 dimensions" in verdict.remarks[0].evidence
 
 
 def test_the_gravest_comes_first_and_all_are_told() -> None:
@@ -162,8 +163,23 @@ def test_the_gravest_comes_first_and_all_are_told() -> None:
         "complete collapse",
         "batch-norm leakage",
         "negligible regularizer",
-        "n < d",
     ]
+    assert [f.name for f in diagnose(s).remarks] == ["the batch is smaller than the embedding is wide"]
+
+
+@pytest.mark.parametrize("steps", [0, 49, 50])
+def test_a_run_of_a_few_steps_is_not_judged(steps: int) -> None:
+    """What was seen is told, as remarks; what is not finite is sick at any step."""
+    s = dataclasses.replace(healthy(), features=torch.ones(400, 64), batch=8, steps=steps)
+    verdict = diagnose(s)
+    if steps == 50:
+        assert verdict.name == "complete collapse"
+        return
+    assert (verdict.name, verdict.exit_code) == ("too few steps to judge", 4)
+    assert [f.name for f in verdict.remarks] == ["complete collapse", "the batch is smaller than the embedding is wide"]
+    assert {f.level for f in verdict.remarks} == {"remark"}
+    s.features[0, 0] = torch.nan
+    assert diagnose(s).name == "not finite"
 
 
 def test_not_finite() -> None:

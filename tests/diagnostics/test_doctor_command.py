@@ -61,7 +61,7 @@ def test_a_healthy_run(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert doctor([str(runs / "visreg")]) == 0
     said = capsys.readouterr().out
     assert "visreg: healthy" in said
-    assert "features.rank" in said
+    assert "features: effective rank" in said
     assert max(map(len, said.splitlines()[:6])) <= 80 + len(str(runs))
     stored = json.loads((runs / "visreg" / "doctor.json").read_text())
     assert stored["verdict"] == "healthy"
@@ -120,7 +120,7 @@ def test_an_exported_encoder(runs: Path, data: Path, tmp_path: Path, capsys: pyt
         shutil.copy(runs / "visreg" / name, tmp_path)
     assert doctor([str(tmp_path), f"data={data}"]) == 0
     assert doctor([str(tmp_path), f"data={data}", "images=20"]) == 4
-    assert "too few samples to tell" in capsys.readouterr().out
+    assert "too few samples to judge" in capsys.readouterr().out
     with pytest.raises(RunError, match="without its data: give data="):
         examine(tmp_path)
 

@@ -176,5 +176,6 @@ def test_gradient_shares() -> None:
 
 def test_n_below_d() -> None:
     found = verdict(train(HEALTHY["vicreg"]), batch=24)
-    assert found.name == "n < d"
+    assert found.name == "healthy"
+    assert [f.name for f in found.remarks] == ["the batch is smaller than the embedding is wide"]
     assert found.exit_code == 0

@@ -18,7 +18,7 @@ def probed(name: str, right: list[int], *, seed: int = 0, lr: float = 0.1, data:
     known = torch.tensor(right).bool()
     share = float(known.double().mean())
     row = {"accuracy": share, "interval": [0.0, 1.0]}
-    probes = Probes("train", "test", (9, len(right)), {"linear": row}, {"linear": known}, data)
+    probes = Probes("train", "test", (9, len(right)), {"linear": row}, {"linear": known}, data, {}, None, ("a", 0.5))
     stored = {"command": "pretrain", "lr": lr, "seed": seed, "out": name}
     return replace(empty(name), probes=probes, repeat=repeat(stored))
 

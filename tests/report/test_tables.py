@@ -64,7 +64,8 @@ def evaluation(domains: dict[str, float] | None = None) -> Evaluation:
     }
     part = {"name": LONG, "images": 1_281_167, "fingerprint": "x"}
     seconds = dict.fromkeys(("features", *probes, "representation"), 1234.5)
-    return Evaluation({"train": part, "test": part, "classes": 1000}, probes, numbers, seconds)
+    about = {"train": part, "test": part, "classes": 1000, "chance": ("cat", 0.001)}
+    return Evaluation(about, probes, numbers, seconds)
 
 
 def test_eval_at_its_widest() -> None:

@@ -18,9 +18,28 @@ doctor.json in the directory has every number.
 """
     + COMPUTE_HELP
     + """
-Exit code: 0 healthy, 1 sick, 4 too few images to tell; 2 for a mistake in what was asked.
+A verdict is about the run.  What is only worth knowing, as a batch smaller than the embedding, is called a remark.
+
+Exit code: 0 healthy, 1 sick, 4 too few images or steps to judge; 2 for a mistake in what was asked.
 """
 )
+
+NUMBERS = {
+    "n": "images looked at",
+    "d": "numbers for each image",
+    "spread": "spread, relative to their size",
+    "rank": "effective rank",
+    "noise_rank": "effective rank of pure noise",
+    "directions": "directions with 99.9 % of the variance",
+    "rankme": "RankMe",
+    "auc": "two views of an image are closer than of two",
+    "dead": "share of constant dimensions",
+    "share": "share of the gradient",
+    "batch_share": "share of an embedding that batch mates decide",
+    "mode_gap": "distance of training from evaluation mode",
+    "batch": "samples that the loss sees together",
+    "classes": "classes",
+}
 
 
 def doctor(words: list[str]) -> int:
@@ -38,11 +57,22 @@ def doctor(words: list[str]) -> int:
         **computing(given),
     )
     print(f"{run}: {verdict.name}\n")
-    for finding in verdict.findings:
-        _show(finding.name, finding.evidence, finding.cause, finding.next_step)
-    print("\n".join(f"  {name:<24} {value:.4g}" for name, value in verdict.numbers.items()))
-    print(f"\n{run / REPORT} has them all; exit code {verdict.exit_code}")
+    for finding in (*verdict.findings, *verdict.remarks):
+        remark = "remark: " if finding.level == "remark" else ""
+        _show(remark + finding.name, finding.evidence, finding.cause, finding.next_step)
+    print("\n".join(f"  {_words(name):<58} {value:>8.4g}" for name, value in verdict.numbers.items()))
+    print(f"\n{run / REPORT} has them by their short names; exit code {verdict.exit_code}")
     return verdict.exit_code
+
+
+def _words(name: str) -> str:
+    """A number's name as a person would say it.
+
+    >>> _words("features.rank"), _words("batch")
+    ('features: effective rank', 'samples that the loss sees together')
+    """
+    what, _, key = name.rpartition(".")
+    return f"{what}: {NUMBERS[key]}" if what else NUMBERS[key]
 
 
 def _show(name: str, evidence: str, cause: str, next_step: str) -> None:

@@ -5,17 +5,20 @@ from rich.table import Table
 
 from reglet.cli.screen import screen
 from reglet.evaluate import Evaluation
+from reglet.evaluate.classes import ByClass
 from reglet.evaluate.probing import Json
 from reglet.evaluate.representation import Numbers
 
 TITLES = {
+    "classifier": "classifier",
     "knn": "kNN",
-    "linear": "linear, SGD",
+    "linear": "linear probe",
     "exact": "logistic",
     "ridge": "ridge",
     "mlp": "MLP",
     "few": "few labels",
 }
+ROOM = 10  # classes whose confusions fit into 80 columns
 COLUMNS = {
     "top_5": "top-5",
     "macro_f1": "F1",
@@ -27,11 +30,12 @@ COLUMNS = {
 
 def show(found: Evaluation, console: Console | None = None) -> None:
     console = console or screen()
-    data = found.data
-    for part, word in (("train", "probes are trained on"), ("test", "and tested on")):
-        console.print(f"{word:<22}{data[part]['images']:>8,} images  {data[part]['name']}")
-    console.print(f"\naccuracy and its 95 % interval, in %; {data['classes']} classes\n")
+    show_scores(found, console)
+    console.print("\naccuracy and its 95 % interval, in %\n")
     console.print(_scores(found.probes))
+    if found.classes is not None:
+        console.print()
+        _show_classes(found.classes, console)
     for what in ("by_domain", "by_frequency"):
         groups = {name: row[what] for name, row in found.probes.items() if what in row}
         if groups:
@@ -41,6 +45,46 @@ def show(found: Evaluation, console: Console | None = None) -> None:
     console.print(_representation(found.representation))
     times = ", ".join(f"{name} {seconds:.1f}" for name, seconds in found.seconds.items())
     console.print(f"\nseconds: {times}")
+
+
+def show_scores(found: Evaluation, console: Console | None = None) -> None:
+    """Whose accuracy, on which images, and what it is without training: the table that a person looks for."""
+    console = console or screen()
+    train, test = found.data["train"], found.data["test"]
+    console.print(f"accuracy in % on {test['images']:,} test images of {test['name']}, {found.data['classes']} classes")
+    console.print(f"probes learn from {train['images']:,} images of {train['name']}")
+    if "classifier" in found.probes:
+        console.print("the classifier is the run's own; probes read its features")
+    table = _table("", *(TITLES[name] for name in found.probes))
+    table.add_row("trained", *(_percent(row["accuracy"]) for row in found.probes.values()))
+    for what, row in found.untrained.items():
+        table.add_row(what, *(_percent(row.get(name, {}).get("accuracy")) for name in found.probes))
+    common, share = found.data["chance"]
+    table.add_row(f"chance: always {common!r}", *[_percent(share)] * len(found.probes))
+    console.print()
+    console.print(table)
+
+
+def _show_classes(found: ByClass, console: Console) -> None:
+    """Accuracy of each class, with what it was taken for where that has room; of many classes the extremes."""
+    whose = TITLES[found.by]
+    small = len(found.names) <= ROOM
+    rows = [i for i, share in enumerate(found.accuracy) if share is not None]
+    if not small:
+        ordered = sorted(rows, key=lambda i: found.accuracy[i] or 0.0)
+        rows = list(dict.fromkeys([*ordered[:5], *ordered[-5:]]))
+    numbers = [str(i) for i in range(1, len(found.names) + 1)] if small else []
+    table = _table(f"{whose} by class{'' if small else ', the worst and the best'}", "images", "accuracy", *numbers)
+    for i in rows:
+        name = f"{i + 1} {found.names[i]}" if small else found.names[i]
+        cells = [str(n) if n else "." for n in found.table[i]] if small else []
+        table.add_row(name, f"{found.counts[i]:,}", _percent(found.accuracy[i]), *cells)
+    console.print(table)
+    if small:
+        console.print(f"columns 1 to {len(found.names)}: how many images of the row's class were taken for that class")
+    elif mistakes := found.mistakes(5):
+        said = "; ".join(f"{a} for {b} {n:,}" for a, b, n in mistakes)
+        console.print(f"most frequent mistakes: {said}")
 
 
 def _scores(probes: dict[str, Json]) -> Table:

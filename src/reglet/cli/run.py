@@ -2,7 +2,7 @@
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from reglet.cli.export import show_card
 from reglet.cli.task import is_task, train_task
@@ -10,7 +10,11 @@ from reglet.cli.words import OK, asks_help, pairs
 from reglet.engine.config import Config, from_flat, parse
 from reglet.engine.run_folder import CONFIG, DERIVED, RunError, free_folder, read_config
 
+if TYPE_CHECKING:
+    from reglet.train import Result
+
 Json = dict[str, Any]
+ENOUGH = 5000  # images of each part, for the table at the end
 PRETRAIN = """\
 reglet pretrain key=value ...         learn an encoder from images without labels
 reglet pretrain runs/a/config.json    repeat a run, in a new directory; keys that follow change it
@@ -77,10 +81,25 @@ def _run(command: str, words: list[str]) -> int:
     from reglet.dist import rank
 
     if rank() == 0:
-        numbers = ", ".join(f"{key} {value:.4g}" for key, value in result.metrics.items() if key in ("knn", "accuracy"))
-        print(f"{result.out}: {result.steps} steps{', ' if numbers else ''}{numbers}")
+        said = {"knn": "online kNN", "accuracy": "the classifier's own accuracy"}
+        numbers = [f"{said[key]} {value:.1%}" for key, value in result.metrics.items() if key in said]
+        print(", ".join([f"{result.out}: {result.steps} steps", *numbers]))
+        _show_scores(result)
         show_card(result.out)
     return OK
+
+
+def _show_scores(result: "Result") -> None:
+    """Accuracies with what they are without training beside them; nothing of a trial, or where there are no labels."""
+    from reglet.cli.eval_table import show_scores
+    from reglet.diagnostics.diseases import SHORT
+    from reglet.evaluate import evaluate_run
+
+    data = read_config(result.out / CONFIG)["resolved"]["data"]
+    if result.steps < SHORT or not data["classes"] or "test" not in data:
+        return
+    show_scores(evaluate_run(result.out, probes=["knn"], most=ENOUGH))
+    print(f"\nreglet eval {result.out} adds a linear probe, the accuracy of each class and what it is taken for.\n")
 
 
 def _config(command: str, words: list[str]) -> Config:

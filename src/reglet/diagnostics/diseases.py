@@ -8,9 +8,10 @@ rank is a share of what Gaussian noise of the same n and d would have.
 from dataclasses import dataclass
 from typing import Literal
 
-Level = Literal["sick", "unclear", "caution", "healthy"]
+Level = Literal["sick", "unclear", "healthy", "remark"]  # a remark is about settings, and no judgement of the run
 
 FEW = 64  # samples, below which an effective rank says little
+SHORT = 50  # steps, below which nothing was learned that could be judged
 SPREAD = 0.05  # of samples, relative to their size; trained encoders have 0.5 and more
 LINE = 2.0  # effective rank below which variance lies on a line, more or less
 CLIFF = 0.1  # of the rank of noise: that many directions at least hold 99.9 % of the variance
@@ -127,11 +128,11 @@ def _rank(what: str, x: dict[str, float], cause: str) -> list[Finding]:
     if n < FEW:
         return [
             Finding(
-                "too few samples to tell",
+                "too few samples to judge",
                 "unclear",
-                f"{n:.0f} samples of {d:.0f} {what}: a rank needs {FEW} or more",
-                "the rank of a sample is at most its size",
-                f"give the doctor {FEW} images or more, better ten times d = {10 * d:.0f}",
+                f"{n:.0f} images, and {what} of {d:.0f} numbers each: which of these matter, {FEW} images would tell",
+                "a few images always lie in a few directions, whatever the encoder does",
+                f"give the doctor {FEW} images or more, better {10 * d:.0f}, ten for each number",
             )
         ]
     needed = x.get("classes", d + 1) - 1  # of a classifier's features: they may well be its classes and nothing else
@@ -142,7 +143,7 @@ def _rank(what: str, x: dict[str, float], cause: str) -> list[Finding]:
             "dimensional collapse",
             "sick",
             f"the {what} have an effective rank of {rank:.1f} and {used:.0f} directions with 99.9 % of the variance; "
-            f"noise of the same n = {n:.0f}, d = {d:.0f} has a rank of {x[f'{what}.noise_rank']:.0f}",
+            f"pure noise in as many numbers ({n:.0f} images, {d:.0f} each) has a rank of {x[f'{what}.noise_rank']:.0f}",
             cause,
             "raise what decorrelates (covariance, redundancy, shape, slices), or give the projector more width",
         )
@@ -184,13 +185,23 @@ def of_sizes(x: dict[str, float]) -> list[Finding]:
         return []
     return [
         Finding(
-            "n < d",
-            "caution",
+            "the batch is smaller than the embedding is wide",
+            "remark",
             f"the loss sees {x['batch']:.0f} samples of {x['embeddings.d']:.0f} dimensions",
-            "a covariance of n samples has rank n - 1 at most: a part of the dimensions is not seen in a step",
-            "nothing, if it trains well, as Barlow Twins does; else a larger batch, gather=true, a narrower projector",
+            "so few samples leave a part of the dimensions unseen in each step; many methods train well so",
+            "nothing, if it trains well; else a larger batch, gather=true, or a narrower projector",
         )
     ]
+
+
+def too_short(steps: int) -> Finding:
+    return Finding(
+        "too few steps to judge",
+        "unclear",
+        f"the run has made {steps} steps; below {SHORT} a network is still what it was at the start",
+        "it was a trial of the command, or it was stopped early",
+        "train longer, then ask again; what was seen so far stands below as remarks",
+    )
 
 
 def not_finite(broken: list[str]) -> Finding:
@@ -207,7 +218,8 @@ def healthy(x: dict[str, float]) -> Finding:
     return Finding(
         "healthy",
         "healthy",
-        f"features spread over an effective rank of {x['features.rank']:.1f} (noise: {x['features.noise_rank']:.0f})",
+        f"features spread over {x['features.rank']:.1f} directions, by effective rank; pure noise would over "
+        f"{x['features.noise_rank']:.0f}",
         "no sign of collapse in what was looked at",
         "measure what it is good for: reglet eval",
     )

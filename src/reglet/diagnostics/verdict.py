@@ -4,7 +4,7 @@
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Float
@@ -18,7 +18,7 @@ from reglet.diagnostics.spectrum import feature_std
 
 EXIT_CODES: dict[Level, int] = {
     "healthy": 0,
-    "caution": 0,
+    "remark": 0,
     "sick": 1,
     "unclear": 4,
 }  # 2 and 3 are the command line's own
@@ -37,6 +37,7 @@ class Symptoms:
     same_slices: whether two ranks average over the same directions.
     batch: samples that the loss sees together.
     classes: of a classifier, whose features need no more than classes - 1 directions.
+    steps: that the network was trained for.
     """
 
     features: Float[Tensor, "n d"]
@@ -48,14 +49,19 @@ class Symptoms:
     same_slices: bool | None = None
     batch: int | None = None
     classes: int | None = None
+    steps: int | None = None
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """findings: the gravest first; at least one.  numbers: everything that was measured."""
+    """findings: about the run, the gravest first; at least one.  numbers: everything that was measured.
+
+    remarks: what is worth knowing and says nothing about the run's health.
+    """
 
     findings: tuple[Finding, ...]
     numbers: dict[str, float]
+    remarks: tuple[Finding, ...] = ()
 
     @property
     def name(self) -> str:
@@ -87,9 +93,12 @@ def diagnose(symptoms: Symptoms) -> Verdict:
         *diseases.of_slices(s.same_slices),
         *diseases.of_sizes(numbers),
     ]
-    order: list[Level] = ["sick", "unclear", "caution", "healthy"]
+    order: list[Level] = ["sick", "unclear", "healthy", "remark"]
     found.sort(key=lambda f: order.index(f.level))  # stable: within a level, the order above
-    return Verdict(tuple(found) or (diseases.healthy(numbers),), numbers)
+    if s.steps is not None and s.steps < diseases.SHORT:
+        return Verdict((diseases.too_short(s.steps),), numbers, tuple(replace(f, level="remark") for f in found))
+    about = tuple(f for f in found if f.level != "remark")
+    return Verdict(about or (diseases.healthy(numbers),), numbers, tuple(f for f in found if f.level == "remark"))
 
 
 def measure(s: Symptoms) -> dict[str, float]:

@@ -2,12 +2,11 @@
 
 import torch
 
+from reglet.diagnostics.diseases import SHORT
 from reglet.engine.budget import EPOCHS, Budget, seconds_of
 from reglet.engine.build import Parts
 from reglet.engine.config import Config
 from reglet.progress import duration
-
-SHORT = 50  # steps below which a run is only a trial
 
 
 def plan(parts: Parts, config: Config, asked: Config, budget: Budget | None, device: torch.device) -> str:

@@ -3,33 +3,40 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
 from torch import Tensor, nn
 
 from reglet.data import Images
+from reglet.evaluate.classes import ByClass, by_class, chance
 from reglet.evaluate.compute import Compute
 from reglet.evaluate.extract import CPU, extract, require_fit
 from reglet.evaluate.labelled import labels_of
-from reglet.evaluate.probing import DEFAULT, PROBES, ProbeData, by_domain
+from reglet.evaluate.probing import DEFAULT, PROBES, ProbeData, score
 from reglet.evaluate.representation import Numbers, representation
+from reglet.evaluate.untrained import Rows
 
 Json = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """data: what was evaluated on.  probes: name -> accuracy and other metrics, on the test images.
+    """data: what was evaluated on.  probes: name -> accuracy and other metrics, on the test images; "classifier" is a
+    trained classifier itself.
 
     representation: diagnostics of the training features.  seconds: what took how long.
+    untrained: the same probes on random weights and on raw pixels.
+    classes: of the most telling probe, class by class.
     """
 
     data: Json
     probes: dict[str, Json]
     representation: Numbers
     seconds: dict[str, float]
+    untrained: Rows = field(default_factory=dict)
+    classes: ByClass | None = None
 
     def json(self) -> Json:
         """Plain values, with null for what is not a number."""
@@ -48,11 +55,13 @@ def evaluate(
     batch: int = 256,
     compute: Compute = CPU,
     seed: int = 0,
+    head: tuple[nn.Linear, list[str]] | None = None,
 ) -> Evaluation:
     """Score `encoder` (images -> (n, d)) on images with labels, prepared by `preprocess`.
 
     probes: of knn; linear, by SGD at 13 rates; exact, by convex optimisation; ridge; mlp; few, of ten labels a class.
     blocks: of a ViT, how many last ones the linear probes see; four in VISReg's and SER's protocols.
+    head: of a trained classifier, with the names of its classes.
     """
     _known(probes)
     train_labels, test_labels = labels_of(train, test)
@@ -66,22 +75,19 @@ def evaluate(
     d = wide.shape[1] // blocks  # the last block's are the encoder's own
     y, y_test = train_labels.to(wide.device), test_labels.to(wide.device)
     task = ProbeData(wide[:, -d:], y, wide_test[:, -d:], y_test, wide, wide_test, seed)
-    numbers = {}
-    for name in probes:
-        numbers[name], guess = PROBES[name](task)
-        if guess is not None and test.domain is not None and test.domains is not None:
-            numbers[name]["by_domain"] = by_domain(guess, y_test, test.domain.to(y.device), test.domains)
-        clock.lap(name)
+    names = train.classes or []
+    numbers, guesses = score(task, probes, test=test, own=head, names=names, lap=clock.lap)
     found = representation(task.train, y, seed=seed)
     clock.lap("representation")
     data = {
         "train": {"name": train.name, "images": len(train), "fingerprint": train.fingerprint},
         "test": {"name": test.name, "images": len(test), "fingerprint": test.fingerprint},
-        "classes": int(y.max()) + 1,
+        "classes": len(names),
+        "chance": chance(y, y_test, names),
         "blocks": blocks,
         "seed": seed,
     }
-    return Evaluation(data, numbers, found, clock.seconds)
+    return Evaluation(data, numbers, found, clock.seconds, classes=by_class(guesses, y_test, names))
 
 
 class _Clock:

@@ -67,6 +67,7 @@ def examine(
             found,
             same_slices=slices if config.devices * config.nodes > 1 else None,
             batch=_loss_batch(config, parts.method),
+            steps=checkpoint.read_about(run / CHECKPOINT)["step"],
         )
         if config.command == "train":
             found = replace(found, classes=len(chosen.classes or ()))

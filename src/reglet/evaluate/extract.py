@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from reglet import progress
 from reglet.data import Images
 from reglet.evaluate.compute import Compute
 from reglet.probes import last_blocks
@@ -31,7 +32,7 @@ def extract(
     """
     nets = compute.copies(encoder)
     rows: list[Tensor] = []
-    for i, index in enumerate(torch.arange(len(images)).split(batch)):
+    for i, index in enumerate(progress.track(torch.arange(len(images)).split(batch), f"features of {images.name}")):
         net = nets[i % len(nets)]
         x = compute.cast(preprocess(compute.take(images.batch(index), i % len(nets))))
         with compute.mixed():

@@ -1,9 +1,10 @@
 """Labels that a probe can be trained and tested on."""
 
+import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from reglet.data import Images
+from reglet.data import Images, Part
 from reglet.data.pair import class_numbers
 from reglet.probes.check import check_classes
 
@@ -19,6 +20,14 @@ def labels_of(train: Images, test: Images) -> tuple[Int64[Tensor, " m"], Int64[T
     assert train.labels is not None and test.labels is not None  # noqa: PT018
     check_classes(train.labels)
     return train.labels, class_numbers(train, test)
+
+
+def at_most(images: Images, most: int) -> Images:
+    """All of them, or a random part that is the same each time, and says so in its name."""
+    if len(images) <= most:
+        return images
+    index = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:most].sort().values
+    return Part(images, index, name=f"{most}-of-{len(images)}")
 
 
 def split(images: Images, test: Images | None) -> tuple[Images, Images]:

@@ -1,13 +1,16 @@
 """Probes by name: features and labels in, numbers out."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int64
-from torch import Tensor
+from torch import Tensor, nn
 
+from reglet import progress
+from reglet.data import Images
+from reglet.evaluate.classes import own_probabilities
 from reglet.probes import few_label_probe, knn_votes, linear_probe, linear_sgd_probe, metrics, mlp_probe, ridge_probe
 
 Json = dict[str, Any]
@@ -95,6 +98,37 @@ PROBES: dict[str, Callable[[ProbeData], tuple[Json, Tensor | None]]] = {
     "few": few,
 }
 DEFAULT = ("knn", "linear")
+
+
+def score(
+    task: ProbeData,
+    probes: Sequence[str],
+    *,
+    test: Images,
+    names: Sequence[str] = (),
+    own: tuple[nn.Linear, list[str]] | None = None,
+    lap: Callable[[str], None] = lambda _: None,
+) -> tuple[dict[str, Json], dict[str, Tensor]]:
+    """What the probes read: probe -> numbers, and probe -> the class that each of the images `test` was given.
+
+    own: a trained classifier and its classes, which is scored before all probes where it knows the classes `names`.
+    lap: hears of each probe when it is done.
+    """
+    numbers: dict[str, Json] = {}
+    guesses: dict[str, Tensor] = {}
+    known = own and own_probabilities(*own, task.test, names)
+    if known is not None:
+        numbers["classifier"], guesses["classifier"] = task.summary(known), known.argmax(1)
+    for name in progress.track(probes, "probes"):
+        numbers[name], guess = PROBES[name](task)
+        if guess is not None:
+            guesses[name] = guess
+        lap(name)
+    if test.domain is not None and test.domains is not None:
+        domain = test.domain.to(task.test_labels.device)
+        for name, guess in guesses.items():
+            numbers[name]["by_domain"] = by_domain(guess, task.test_labels, domain, test.domains)
+    return numbers, guesses
 
 
 def by_domain(guess: Int64[Tensor, " n"], labels: Int64[Tensor, " n"], domain: Tensor, names: list[str]) -> Json:

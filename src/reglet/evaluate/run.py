@@ -1,6 +1,7 @@
 """The encoder of a run, evaluated; the numbers lie beside it."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,13 @@ from reglet.data import Images, load, load_pair
 from reglet.data.hold_out import hold_out_test
 from reglet.data.pair import paired
 from reglet.engine.build import build_data
-from reglet.engine.run_folder import CONFIG, RunError, read_run, write_json
+from reglet.engine.run_folder import CONFIG, RunError, read_config, read_run, write_json
 from reglet.evaluate.compute import compute
 from reglet.evaluate.evaluation import Evaluation, evaluate
-from reglet.evaluate.labelled import split
+from reglet.evaluate.labelled import at_most, split
 from reglet.evaluate.probing import DEFAULT
-from reglet.export import CARD, load_encoder, versions
+from reglet.evaluate.untrained import RANDOM, untrained
+from reglet.export import CARD, fresh_encoder, load_encoder, load_head, load_weights, versions
 
 Json = dict[str, Any]
 REPORT = "eval.json"
@@ -34,19 +36,24 @@ def evaluate_run(
     devices: int = 1,
     precision: str = "32-true",
     seed: int = 0,
+    most: int = 0,
     out: Path | None = None,
 ) -> Evaluation:
     """The encoder in the directory `run`, a run's or an exported one, on `data`; written to eval.json there, or `out`.
 
     data: as for pretraining; the run's own unless given, cut as it was.  train, test: names of its parts; where there
     are none, the images are tested on that every command holds out (`reglet.data.hold_out`).
+    most: images of each part, at most; 0: all.
     """
     where = compute(accelerator=accelerator, devices=devices, precision=precision)
     encoder, preprocess, card = open_encoder(run)
     images, held = open_data(run, data, train, test, **reading(card))
-    found = evaluate(
-        encoder, images, held, preprocess, probes=probes, blocks=blocks, batch=batch, compute=where, seed=seed
-    )
+    if most:
+        images, held = at_most(images, most), at_most(held, most)
+    how: Json = {"probes": probes, "batch": batch, "compute": where, "seed": seed}
+    found = evaluate(encoder, images, held, preprocess, **how, blocks=blocks, head=load_head(run, card))
+    encoders, depends = before_training(run, card)
+    found = replace(found, untrained=untrained(encoders, images, held, preprocess, about=depends, folder=run, **how))
     about = {"encoder": card["architecture"], "versions": versions()}
     write_json(out or run / REPORT, {**found.json(), **about})
     return found
@@ -66,6 +73,18 @@ def open_encoder(run: Path) -> tuple[nn.Module, Callable[[Tensor], Tensor], Json
         return load_encoder(run)
     except KeyError as error:
         raise RunError(f"{run / CARD} is no card of an encoder: it has no {error}") from error
+
+
+def before_training(run: Path, card: Json) -> tuple[dict[str, nn.Module], Json]:
+    """The encoder with random weights, those of the run's seed; the weights that it started from, where these are
+    others and still there; and what both depend on."""
+    stored = read_config(run / CONFIG) if (run / CONFIG).exists() else {}
+    seed, start = stored.get("seed", 0), stored.get("init_from", "")
+    encoders = {RANDOM: fresh_encoder(card, seed=seed)}
+    if start and Path(start).exists():
+        encoders[f"before training, {start}"] = again = fresh_encoder(card, seed=seed)
+        load_weights(again, Path(start))
+    return encoders, {"architecture": card["architecture"], "model": card.get("model", {}), "seed of weights": seed}
 
 
 def reading(card: Json) -> Json:

@@ -7,19 +7,19 @@ from typing import TypeVar
 
 from torch import Tensor
 
-from reglet.data import Images, Part
 from reglet.diagnostics.verdict import Symptoms, Verdict, diagnose
 from reglet.engine.run_folder import CHECKPOINT, CONFIG, RunError
 from reglet.evaluate.examine import examine
+from reglet.evaluate.labelled import at_most
 from reglet.export import CARD
 from reglet.report.gather.cost import RunCost, cost
-from reglet.report.gather.embedding import Embedding, embedding, some
+from reglet.report.gather.embedding import Embedding, embedding
 from reglet.report.gather.equivariance import Equivariance, equivariance
 from reglet.report.gather.geometry import Geometry, geometry
 from reglet.report.gather.latents import Latents, latent_dr, latents
 from reglet.report.gather.maps import Maps, maps
 from reglet.report.gather.missing import Missing, attempt
-from reglet.report.gather.probing import Probes, probe
+from reglet.report.gather.probing import Probes, beside, probe
 from reglet.report.gather.repeat import Repeat, read_stored, repeat
 from reglet.report.gather.robustness import Robustness, robustness
 from reglet.report.gather.source import Source, open_source
@@ -83,7 +83,7 @@ def gather(
         repeat(stored),
         attempt(lambda: training(run, stored)),
         verdict=_verdict(run, data, source, x_test),
-        probes=take("probes", lambda s, a, b: probe(a, b, s.train, s.test)),
+        probes=take("probes", lambda s, a, b: probe(a, b, s.train, s.test, head=s.head, before=beside(run, s))),
         cost=attempt(lambda: cost(run, stored, opened)),
         embedding=take("map", lambda s, a, b: embedding(b, s.test, most=points)),
         latents=_latents(opened, x_test),
@@ -94,13 +94,6 @@ def gather(
         if robust_images
         else Missing("it was not asked for"),
     )
-
-
-def at_most(images: Images, most: int) -> Images:
-    """All of them, or a random part that is the same each time, and says so in its name."""
-    if len(images) <= most:
-        return images
-    return Part(images, some(images, most), name=f"{most}-of-{len(images)}")
 
 
 def _verdict(run: Path, data: str, source: Source | None, x: Tensor | Missing) -> Verdict | Missing:

@@ -15,12 +15,13 @@ from reglet.engine.build import build_parts
 from reglet.engine.config import Config
 from reglet.engine.feed import ViewPolicy
 from reglet.engine.run_folder import CHECKPOINT, CONFIG, RunError, read_run
+from reglet.engine.watch import Classifier
 from reglet.evaluate.compute import Compute
 from reglet.evaluate.extract import extract
 from reglet.evaluate.labelled import split
 from reglet.evaluate.run import open_data, open_encoder, reading, require_same
-from reglet.export import CARD, load_weights, preprocessing
-from reglet.method import Method
+from reglet.export import CARD, load_head, load_weights, preprocessing
+from reglet.method import Method, innermost
 from reglet.seeded import seeded
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
@@ -33,6 +34,7 @@ class Source:
     encoder: images as `preprocess` leaves them -> (n, d).  train, test: for probes; the page shows the test images.
     method: with the trained weights, for LatentDR's places.  policy: how training draws views, for their alignment.
     untrained: the encoder before training, to stand beside it.
+    head: of a classifier, with its classes.
     """
 
     encoder: nn.Module
@@ -42,6 +44,7 @@ class Source:
     method: Method | None = None
     policy: ViewPolicy | None = None
     untrained: nn.Module | None = None
+    head: tuple[nn.Linear, list[str]] | None = None
 
     @torch.no_grad()
     def features(self, images: Images) -> Float[Tensor, "n d"]:
@@ -69,7 +72,8 @@ def open_source(run: Path, *, data: str = "") -> Source:
     encoder, preprocess, card = open_encoder(run)
     if (run / CONFIG).exists():
         read_run(run)  # says so where it was made in Python
-    return Source(encoder.to(DEVICE), preprocess, *open_data(run, data, "", "", **reading(card)))
+    train, test = open_data(run, data, "", "", **reading(card))
+    return Source(encoder.to(DEVICE), preprocess, train, test, head=load_head(run, card))
 
 
 def _of_run(run: Path, data: str) -> Source:
@@ -93,7 +97,14 @@ def _of_run(run: Path, data: str) -> Source:
         parts.method.eval(),
         parts.policy,
         _build(config, size=size, in_channels=in_channels).to(DEVICE) if fresh else None,
+        _head(parts.method, parts.images.classes),
     )
+
+
+def _head(method: Method, classes: list[str] | None) -> tuple[nn.Linear, list[str]] | None:
+    inner = innermost(method)
+    head = getattr(inner, "head", None)
+    return (head, classes) if isinstance(inner, Classifier) and isinstance(head, nn.Linear) and classes else None
 
 
 def _build(config: Config, *, size: int, in_channels: int) -> nn.Module:

@@ -20,9 +20,9 @@ from reglet.report.page.training import training
 from reglet.report.reference import healthy
 
 NAVIGATION = {
-    "summary": "Verdict",
+    "summary": "Summary",
     "scores": "Scores",
-    "probes": "Probes",
+    "probes": "Scores and cost",
     "across": "Run against run",
     "training": "Training",
     "map": "Map",
@@ -38,7 +38,7 @@ def page(runs: list[RunData], compared: Compared | None = None) -> str:
     figures, maps = Figures(), EmbeddingMaps()
     sections = {
         "summary": summary(runs, compared),
-        "probes": probes_and_cost(runs),
+        "probes": probes_and_cost(runs, figures),
         "across": across(runs, compared, figures),
         "training": training(runs, figures),
         "map": embedding(runs, maps, figures),

@@ -5,6 +5,13 @@ from reglet.report.gather import Missing, RunData
 from reglet.report.page.markup import Figures, grid, missing, section
 
 
+def online(runs: list[RunData]) -> str:
+    """Which images the online kNN is about."""
+    tested = [run.repeat.resolved.get("data", {}).get("test", {}) for run in runs]
+    names = dict.fromkeys(f"{test['name']} ({test['images']:,})" for test in tested if test)
+    return f"while training: test images of {', '.join(names)} among training images, at most 2,000 of each"
+
+
 def training(runs: list[RunData], figures: Figures) -> str:
     known = {run.name: run.training for run in runs if not isinstance(run.training, Missing)}
     gaps = [missing(f"Training of {run.name}", run.training) for run in runs if isinstance(run.training, Missing)]
@@ -18,7 +25,7 @@ def training(runs: list[RunData], figures: Figures) -> str:
             says=f"Spikes, above three times the moving average: {spikes}.",
         ),
         "Learning rate": figures.place(draw.rate(known), title="Learning rate"),
-        "Online kNN": figures.place(draw.online_knn(known), title="Online kNN", says="on test images, while training"),
+        "Online kNN": figures.place(draw.online_knn(known), title="Online kNN", says=online(runs)),
     }
     why = {
         "Gradient norm": "metrics.jsonl has no grad_norm",
