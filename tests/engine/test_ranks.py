@@ -78,3 +78,15 @@ def test_what_is_not_finite_on_one_rank_stops_all(tmp_path: Path, strategy: str)
     bundle, said = read(tmp_path / "replay-step-3.safetensors")
     assert (about["step"], said["step"]) == (2, 3)
     assert {f"method.{name}" for name in ("head.weight", "seen")} <= bundle.keys() & kept.keys()
+
+
+@pytest.mark.parametrize("ranks", [1, 4])
+def test_sharded_weights_go_on_with_another_number_of_ranks(tmp_path: Path, ranks: int) -> None:
+    words = (*COMMON, "double=1", "strategy=fsdp", "save_every=5", f"out={tmp_path}")
+    one = start(*COMMON, "double=1", f"out={tmp_path / 'one'}")
+    assert all(code(rank) != 0 for rank in start_ranks(2, *words, "kill=7"))
+    again = start_ranks(ranks, *words, "resume=true")
+    assert [code(rank) for rank in (one, *again)] == [0] * (1 + ranks)
+    alone, found = weights(tmp_path / "one"), weights(tmp_path)
+    for key, value in alone.items():
+        torch.testing.assert_close(found[key], value, rtol=0, atol=1e-9, msg=lambda m, key=key: f"{key}: {m}")

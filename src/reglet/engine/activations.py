@@ -24,7 +24,7 @@ def checkpoint_activations(module: nn.Module) -> None:
             f"checkpoint_activations: {type(module).__name__} has no Sequential or ModuleList of blocks of one class"
         )
     for block in found:
-        block.__class__ = _forgetful(type(block))
+        block.__class__ = _forgetful(type(block))  # type: ignore[arg-type]  # a class is hashable
 
 
 @cache
@@ -34,7 +34,7 @@ def _forgetful(kind: type[nn.Module]) -> type[nn.Module]:
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         if not self.training:
             return kind.forward(self, *args, **kwargs)
-        again = {"context_fn": lambda: (nullcontext(), standing_averages(self))} if _norms(self) else {}
+        again: dict[str, Any] = {"context_fn": lambda: (nullcontext(), standing_averages(self))} if _norms(self) else {}
         return checkpoint(kind.forward, self, *args, use_reentrant=False, **again, **kwargs)
 
     return type(kind.__name__, (kind,), {"forward": forward, "__module__": kind.__module__})

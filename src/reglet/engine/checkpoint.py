@@ -6,37 +6,62 @@ the checkpoint it had.
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors import safe_open
-from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from reglet.engine.shard import laid_out_like, whole
 
 Json = dict[str, Any]
 Optimizer = torch.optim.Optimizer
+DTYPES = {
+    torch.float64: "F64",
+    torch.float32: "F32",
+    torch.float16: "F16",
+    torch.bfloat16: "BF16",
+    torch.int64: "I64",
+    torch.int32: "I32",
+    torch.int16: "I16",
+    torch.int8: "I8",
+    torch.uint8: "U8",
+    torch.bool: "BOOL",
+}
 
 
 class CheckpointError(RuntimeError):
     """A checkpoint could not be written or read."""
 
 
-def write(path: Path, tensors: Mapping[str, Tensor], about: Json) -> None:
-    """Atomically: at `path` there is the old file or the new one, whatever happens."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+def write(path: Path, tensors: Mapping[str, Tensor], about: Json, *, writes: bool = True) -> None:
+    """Atomically: at `path` there is the old file or the new one, whatever happens.
+
+    Sharded tensors are put together one at a time, so that no rank ever holds all of them: then every rank calls this,
+    and the first one `writes`.
+    """
     fresh = path.with_name(path.name + ".tmp")
+    names = sorted(tensors, key=lambda name: -tensors[name].dtype.itemsize)  # each begins where its dtype may
+    rest = _bytes(tensors, names)
+    if not writes:
+        for _ in rest:
+            pass
+        return
     try:
-        save_file(_plain(tensors), fresh, metadata={"about": json.dumps(about)})
-        with fresh.open("rb+") as file:  # Windows flushes only what is open for writing
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with fresh.open("wb") as file:
+            file.write(_header({name: tensors[name] for name in names}, about))
+            for data in rest:
+                file.write(data)
+            file.flush()
             os.fsync(file.fileno())
-        fresh.chmod(0o644)  # safetensors keeps its files to the user alone
         fresh.replace(path)
-    except Exception as error:  # safetensors has an exception of its own for a full disk
+    except Exception as error:
+        for _ in rest:  # the other ranks are waiting for this one's parts
+            pass
         fresh.unlink(missing_ok=True)
         kept = "the one before it is untouched" if path.exists() else "there was none before it"
         raise CheckpointError(f"could not write {path}: {error} ({kept})") from error
@@ -67,11 +92,11 @@ def read_about(path: Path) -> Json:
 
 
 def collect(method: nn.Module, optimizer: Optimizer, ema: nn.Module | None = None) -> dict[str, Tensor]:
-    """Every tensor of a run by name.  On sharded weights every rank must call it."""
+    """Every tensor of a run by name, sharded as it is."""
     tensors = {f"method.{key}": _tensor(key, value) for key, value in method.state_dict().items()}
     for name, p in _trained(method, optimizer):
         for key, value in optimizer.state.get(p, {}).items():
-            tensors[f"optimizer.{name}.{key}"] = whole(_tensor(key, value))
+            tensors[f"optimizer.{name}.{key}"] = _tensor(key, value)
     if ema is not None:
         tensors |= {f"ema.{key}": _tensor(key, value) for key, value in ema.state_dict().items()}
     return tensors
@@ -92,7 +117,30 @@ def restore(
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
 
 
-def part(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+class Stored(Mapping[str, Tensor]):
+    """The tensors of a checkpoint whose names begin with `prefix`, each read when it is asked for."""
+
+    def __init__(self, path: Path, prefix: str = "") -> None:
+        try:
+            self.file, self.path, self.prefix = safe_open(path, framework="pt"), path, prefix
+            self.names = [key.removeprefix(prefix) for key in self.file.keys() if key.startswith(prefix)]  # noqa: SIM118
+        except Exception as error:
+            raise CheckpointError(f"{path} is no checkpoint of reglet: {error}") from error
+
+    def __getitem__(self, name: str) -> Tensor:
+        x: Tensor = self.file.get_tensor(self.prefix + name)
+        return x
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def part(tensors: Mapping[str, Tensor], prefix: str) -> Mapping[str, Tensor]:
+    if isinstance(tensors, Stored):
+        return Stored(tensors.path, tensors.prefix + prefix)
     return {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
 
 
@@ -111,15 +159,21 @@ def _trained(method: nn.Module, optimizer: Optimizer) -> list[tuple[str, nn.Para
 def _tensor(key: str, value: object) -> Tensor:
     if not isinstance(value, Tensor):
         raise CheckpointError(f"{key} is {type(value).__name__}; a checkpoint holds tensors only")
-    return whole(value)
+    return value.detach()
 
 
-def _plain(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """On the CPU, contiguous, and none a view of another: what safetensors asks for."""
-    seen: set[int] = set()
-    plain = {}
-    for key, value in tensors.items():
-        value = value.detach().cpu().contiguous()
-        plain[key] = value.clone() if value.data_ptr() in seen else value
-        seen.add(plain[key].data_ptr())
-    return plain
+def _header(tensors: Mapping[str, Tensor], about: Json) -> bytes:
+    """Of a safetensors file: the length of a JSON, and the JSON, which says where each tensor lies after it."""
+    places: Json = {"__metadata__": {"about": json.dumps(about)}}
+    end = 0
+    for name, x in tensors.items():
+        start, end = end, end + x.numel() * x.dtype.itemsize
+        places[name] = {"dtype": DTYPES[x.dtype], "shape": list(x.shape), "data_offsets": [start, end]}
+    text = json.dumps(places).encode()
+    text += b" " * (-len(text) % 8)
+    return len(text).to_bytes(8, "little") + text
+
+
+def _bytes(tensors: Mapping[str, Tensor], names: Iterable[str]) -> Iterator[Any]:
+    for name in names:
+        yield whole(tensors[name]).cpu().contiguous().view(-1).view(torch.uint8).numpy()

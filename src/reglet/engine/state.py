@@ -16,11 +16,10 @@ from reglet.engine.activations import checkpoint_activations
 from reglet.engine.ema import MovingAverage
 from reglet.engine.feed import Feed
 from reglet.engine.gradient import backward
-from reglet.engine.launch import first_then_all, together
+from reglet.engine.launch import together
 from reglet.engine.optim import build_optimizer
 from reglet.engine.order import NOISE, seed_of
 from reglet.engine.settings import Settings
-from reglet.engine.shard import whole
 from reglet.losses.base import OnViews
 from reglet.method import Batch, Method
 from reglet.schedules import set_step
@@ -223,11 +222,15 @@ class State:
         tensors = checkpoint.collect(self.method, self.optimizer, self.average)
         scaler = self.fabric.strategy.precision.state_dict()
         about = {"step": self.done, "config": config, "scaler": scaler, "noted": noted}
-        first_then_all(self.fabric, lambda: checkpoint.write(path, tensors, about))
+        self._write(path, tensors, about)
+
+    def _write(self, path: Path, tensors: dict[str, Tensor], about: Json) -> None:
+        with together(self.fabric):
+            checkpoint.write(path, tensors, about, writes=self.fabric.is_global_zero)
 
     def load(self, path: Path) -> None:
         with together(self.fabric):
-            tensors, about = checkpoint.read(path)
+            tensors, about = checkpoint.Stored(path), checkpoint.read_about(path)
         checkpoint.restore(tensors, self.method, self.optimizer, self.average)
         self.fabric.strategy.precision.load_state_dict(about["scaler"])
         self.done, self.noted = int(about["step"]), about.get("noted", {})
@@ -242,11 +245,11 @@ class State:
         terms, says = self.again(feed(step), steps=self.steps)
         self.guard.restore(step)
         path = folder / f"replay-step-{step}.safetensors"
-        tensors = {f"method.{key}": whole(value) for key, value in self.method.state_dict().items()}
+        tensors = {f"method.{key}": value.detach() for key, value in self.method.state_dict().items()}
         tensors["index"] = feed.order.indices(step)
         numbers = {name: str(term) for name, term in terms.items()}  # JSON has no nan
         about = {"step": step, "config": config, "terms": numbers, "says": says}
-        first_then_all(self.fabric, lambda: checkpoint.write(path, tensors, about))
+        self._write(path, tensors, about)
         says = says or "the loss or gradient was not finite, on another rank or the first time only"
         return guard.NonFiniteError(
             f"step {step}: {says}. The weights were not changed and the last checkpoint is good. "
