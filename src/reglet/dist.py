@@ -79,8 +79,8 @@ def agree(x: Tensor | Exception, *, dim: int = 0, group: Group = None) -> Ranks:
     """How many samples each rank has along `dim`.
 
     A rank whose own samples are no good passes the error instead of a tensor.  Then every rank raises it, and none is
-    left waiting.  So do all where ranks differ in more than the number of samples.  One exchange, of a few hundred
-    bytes; on the CPU where the group can, so that no device is waited for.
+    left waiting.  All ranks also raise where they differ in more than the number of samples.  One exchange of three
+    kilobytes; on the CPU where the group can, so that no device is waited for.
     """
     size = world_size(group)
     if isinstance(x, Tensor) and (x.dtype not in _DTYPES or x.ndim > _AXES):

@@ -23,5 +23,5 @@ def single_threads(count: int) -> ThreadPoolExecutor:
 
 
 def _alone() -> None:
-    torch.get_num_threads()  # the first question sets the thread to the common number, so it has to come first
+    torch.get_num_threads()  # a thread's first call sets it to the common number: so it comes before our own
     torch.set_num_threads(1)

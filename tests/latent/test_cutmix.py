@@ -4,7 +4,7 @@ import torch
 from scipy import stats
 
 from reglet.latent import Cut, CutMix
-from reglet.latent.cutmix import box, share
+from reglet.latent.cutmix import box, kept_area
 from reglet.types import Transform
 
 
@@ -40,16 +40,16 @@ def test_clipping_raises_the_share_that_stays() -> None:
     partner = torch.tensor([1, 0])
     inside, corner = Cut(0.75, (0.5, 0.5), partner), Cut(0.75, (0.0, 0.0), partner)
     assert box(inside, height=32, width=32) == (8, 24, 8, 24)
-    assert share(inside, height=32, width=32) == 0.75
+    assert kept_area(inside, height=32, width=32) == 0.75
     assert box(corner, height=32, width=32) == (0, 8, 0, 8)
-    assert share(corner, height=32, width=32) == 1 - 1 / 16
+    assert kept_area(corner, height=32, width=32) == 1 - 1 / 16
 
 
 def test_the_ends() -> None:
     x, partner = torch.randn(2, 1, 8, 8), torch.tensor([1, 0])
     assert torch.equal(CutMix().apply(x, Cut(1.0, (0.5, 0.5), partner)), x)
     assert torch.equal(CutMix().apply(x, Cut(0.0, (0.5, 0.5), partner)), x[partner])
-    assert share(Cut(0.0, (0.5, 0.5), partner), height=8, width=8) == 0
+    assert kept_area(Cut(0.0, (0.5, 0.5), partner), height=8, width=8) == 0
 
 
 def test_input_is_left_alone() -> None:

@@ -63,7 +63,7 @@ class CutMix:
     ) -> tuple[Float[Tensor, "n c h w"], Float[Tensor, "n k"]]:
         """Images and their labels, mixed alike.  `y` holds class indices (n,) or is soft already (n, num_classes)."""
         p = p._replace(partner=moved(p.partner, x))
-        mixed, kept = self.apply(x, p), share(p, height=x.shape[2], width=x.shape[3])
+        mixed, kept = self.apply(x, p), kept_area(p, height=x.shape[2], width=x.shape[3])
         return mixed, interpolate(soft_labels(y, num_classes=num_classes), p.partner, lam=kept)
 
 
@@ -74,7 +74,7 @@ def box(p: Cut, *, height: int, width: int) -> tuple[int, int, int, int]:
     return top, bottom, left, right
 
 
-def share(p: Cut, *, height: int, width: int) -> float:
+def kept_area(p: Cut, *, height: int, width: int) -> float:
     """The share of the image, and so of the label, that stays its own."""
     top, bottom, left, right = box(p, height=height, width=width)
     return 1 - (bottom - top) * (right - left) / (height * width)

@@ -6,7 +6,7 @@ Nothing here changes a formula, and no other device meets it.  What is gained, a
   run on one thread.  Slices do not need one another, so here each thread takes its slices through all operations.
 - A vectorised sort.  numpy sorts 64-bit numbers 20 to 50 times faster than torch sorts with indices.
 - Ten times fewer sines and cosines for SIGReg, by angle addition.
-- Gradients in the place of the projections, in pieces that stay in the cache.
+- The gradient overwrites the projections, in pieces that stay in the cache.
 """
 
 import math
@@ -34,7 +34,7 @@ T = TypeVar("T")
 MOST = 16  # threads: Python starts the operations of all of them, one at a time
 WORTHWHILE = 1 << 18  # projections: with fewer, threads are waited for longer than they work
 CHUNK = 1 << 17  # projections that one matrix product makes, but at least a block of directions
-PIECE = 1 << 14  # projections that a loss works on at a time: with its scratch, about a megabyte
+PIECE = 1 << 15  # projections that a loss works on at a time: SIGReg then has two megabytes of scratch for a thread
 
 
 @runtime_checkable
@@ -52,7 +52,7 @@ class Kernel(Protocol):
 
 
 def serves(z: Tensor, loss: object) -> bool:
-    """Not where something watches the operations of this thread, as a counter of FLOPs does."""
+    """Whether this file computes the loss.  Not where something watches this thread's operations: a FLOP counter."""
     return z.device.type == "cpu" and type(loss) in KERNELS and torch._C._len_torch_dispatch_stack() == 0
 
 

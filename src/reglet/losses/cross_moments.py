@@ -13,8 +13,8 @@ the diagonal when the columns are of one size, so for 2n <= d float32 keeps its 
 that fraction can still vanish; then the CPU takes the same sums in float64.  Other devices do not: to look at the
 fraction would be to wait for them.
 
-The gradient is written by hand, because it shares its products: one for each view where autograd takes two for each
-pair, and no pass of its own for batch norm.  On several ranks each takes the products of its own samples.
+The gradient is written by hand.  It needs one product for each view where autograd takes two for each pair, and hardly
+any extra pass for batch norm.  On several ranks, each takes the products of its own samples.
 """
 
 from collections.abc import Sequence

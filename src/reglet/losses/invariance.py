@@ -9,8 +9,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reglet import check
+from reglet.dist import Ranks
 from reglet.losses.base import OnViews
-from reglet.losses.fused import fused
+from reglet.losses.shortcut import shortcut
 from reglet.losses.slices import Slices
 from reglet.schedules import Weight
 from reglet.types import Scalar, Terms
@@ -28,15 +29,15 @@ def invariance(z: Float[Tensor, "v n d"], n_global: int) -> Scalar:
     def formula(z: Tensor) -> Tensor:
         return (z - z[:n_global].mean(dim=0)).square().mean()
 
-    def kernel(z: Tensor) -> tuple[Tensor, Tensor]:
+    def kernel(z: Tensor, **_: object) -> tuple[Tensor, list[Tensor]]:
         gap = z - z[:n_global].mean(dim=0)
         flat = gap.reshape(-1)
         value = torch.dot(flat, flat) / z.numel()
         if n_global < len(z):  # otherwise the gaps of all views add up to 0, and nothing flows through the centre
             gap[:n_global] -= gap.sum(dim=0) / n_global
-        return value, gap.mul_(2 / z.numel())
+        return value, [gap.mul_(2 / z.numel())]
 
-    return fused(formula, kernel, z)
+    return shortcut(formula, kernel, z, ranks=Ranks((z.shape[1],)))
 
 
 class WithInvariance(OnViews):

@@ -18,7 +18,6 @@ from reglet.types import Scalar
 
 Formula = Callable[..., Tensor]  # (*views of the whole batch) -> scalar
 
-
 # (*views of this rank, ranks=, gradient=) -> the value for the whole batch, and the gradient of each view if wanted
 Kernel = Callable[..., tuple[Tensor, list[Tensor]]]
 

@@ -11,9 +11,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from reglet.dist import Group, rank, sum_over_ranks, world_size
+from reglet.dist import Group, Ranks, rank, sum_over_ranks, world_size
 from reglet.losses import cpu_slices
-from reglet.losses.fused import fused
+from reglet.losses.shortcut import shortcut
 from reglet.losses.slices import Directions, Slices
 from reglet.types import Scalar
 
@@ -37,12 +37,12 @@ def sliced_sum(z: Float[Tensor, "v n d"], directions: Directions, loss: OneDimen
         none = z.new_zeros(0, z.shape[-1])  # a rank may have no part of the directions
         return loss(project(z, torch.cat([none, *directions.chunks(directions.count)])))
 
-    def kernel(z: Tensor) -> tuple[Tensor, Tensor]:
-        if cpu_slices.serves(z, loss):
-            return cpu_slices.value_and_gradient(z, directions, loss)
-        return value_and_gradient(z, directions, loss)
+    def kernel(z: Tensor, **_: object) -> tuple[Tensor, list[Tensor]]:
+        compute = cpu_slices.value_and_gradient if cpu_slices.serves(z, loss) else value_and_gradient
+        value, grad = compute(z.detach(), directions, loss)
+        return value, [grad]
 
-    return fused(formula, kernel, z)
+    return shortcut(formula, kernel, z, ranks=Ranks((z.shape[1],)))
 
 
 def value_and_gradient(

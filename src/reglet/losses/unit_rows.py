@@ -1,4 +1,4 @@
-"""Rows of unit length and the way back of their gradient, for the kernels of NT-Xent and SMI."""
+"""Rows divided by their length, and the gradient of that division, for the kernels of NT-Xent and SMI."""
 
 import math
 from collections.abc import Sequence
