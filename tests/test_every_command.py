@@ -24,6 +24,7 @@ SMALL: dict[str, list[str]] = {
     "audio": ["steps=4", "batch=8", "mels=12", "hop=0.025", "pool=2"],
     "anomaly": ["steps=4", "batch=4", "window=20"],
     "few-shot": ["steps=4", "batch=8", "shots=2"],
+    "dense": ["steps=4", "batch=8", "model=convnet", "images=32"],
     "translation": ["steps=4", "batch=4", "width=4", "depth=1", "places=8"],
     "series-ssl": ["steps=4", "batch=8", "slices=16"],
 }
