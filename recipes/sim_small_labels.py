@@ -43,7 +43,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from recipes.encoder import known
+from recipes.dose import Dose
+from recipes.encoder import first, known
 from recipes.recipe import DATA, Printed, Recipe, Scores, main
 from reglet import views
 from reglet.backbones.resnet import resnet8
@@ -138,7 +139,8 @@ def compute(run: Run, images: Images) -> Scores:
             log_every=1,
         )
         feed = ImageFeed(train, views.policy("supervised", size=SIZE), batch=s["batch"], seed=run.seed)
-        finished = fit(learner, feed, settings, shown=False).finished
+        dose = Dose().begin(learner, first(feed))
+        finished = fit(learner, feed, settings, watch=[dose], shown=False).finished
         rows = read_metrics(Path(settings.out) / METRICS)
     if not finished:
         raise KeyboardInterrupt
@@ -148,6 +150,7 @@ def compute(run: Run, images: Images) -> Scores:
     held = pixels(images, unused[:1000])
     return {
         "test": accuracy(classifier, images, unused),
+        **dose.scores,
         **roughness([row["grad_norm"] for row in rows if "grad_norm" in row]),
         **{f"R2 {block}": retained(classifier.backbone, block, held) for block in BLOCKS},
     }

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from reglet.runs import Claim, Gate, Interval, interval, judge
-from reglet.runs.verdict import correct
+from reglet.runs.verdict import correct, judge_tables
 
 
 def word(low: float, high: float, *, printed: float | None = None, **more: object) -> str:
@@ -113,3 +113,12 @@ def test_with_the_seeds_asked_for_the_printed_effect_is_found_in_four_of_five() 
     spread = Interval(0.5, -0.8, 1.8, 6).error * 6**0.5
     told = [judge([Claim(interval(list(1.0 + spread * rng.normal(size=n))), printed=1.0)])[0] for _ in range(400)]
     assert 0.74 < np.mean([v.adjusted[0] <= 0.05 for v in told]) < 0.87
+
+
+def test_tables_are_corrected_each_for_itself() -> None:
+    one = Claim(Interval(1.0, 0.15, 1.85, 8), printed=1.0)
+    noise = Claim(Interval(0.1, -1.0, 1.2, 8), printed=1.0)
+    together = judge_tables([noise, one, noise], ["a", "a", "a"])
+    apart = judge_tables([noise, one, noise], ["a", "b", "a"])
+    assert [v.word for v in together] == ["underpowered"] * 3
+    assert [v.word for v in apart] == ["underpowered", "holds", "underpowered"], "in the order given"
