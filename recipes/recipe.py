@@ -206,8 +206,9 @@ def run(recipe: Recipe[Any], asked: Options) -> Scores:
         print(f"\n{fold}\n\n{markdown(table(results, recipe.measures, base=recipe.base, folds=[fold]))}")
     for name, taken in best.items():
         print(f"{name}: {', '.join(f'{k} {v}' for k, v in taken.items())}")
+    changed = {**({"seeds": asked.seeds} if asked.seeds != recipe.seeds else {}), **asked.settings}
     facts = {
-        "command": f"python -m recipes.{recipe.name}" + "".join(f" {k}={v}" for k, v in asked.settings.items()),
+        "command": f"python -m recipes.{recipe.name}" + "".join(f" {k}={v}" for k, v in changed.items()),
         "commit": ", ".join(sorted({r.about["commit"] for r in (*trials, *results)})),
         "date": max(r.about["date"] for r in results),
         "minutes": round(sum(r.about["cpu_seconds"] for r in (*trials, *results)) / 60, 1),
