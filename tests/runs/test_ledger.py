@@ -22,6 +22,8 @@ def test_there_and_back(tmp_path: Path) -> None:
     assert found.scores == {"test": 33.3333, "says": "so"}
     assert found.about["seconds"] == 1.23457
     assert restore(path, RUNS, out) == 0, "what is there stays as it is"
+    write_ledger(path, [Finished(RUNS[0], {"test": 2.0}, ABOUT), Finished(Run("b", 1), {}, ABOUT)])
+    assert [row["scores"].get("test") for row in read_ledger(path).values()] == [2.0, 33.3333, None]
     changed = Run("a", 1, "x", {"lr": 0.2})
     assert restore(path, [changed], out) == 0
     assert stored(changed, out) is None, "another design computes its own"

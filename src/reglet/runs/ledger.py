@@ -18,10 +18,10 @@ DIGITS = 6  # significant, of scores and seconds
 
 
 def write_ledger(path: Path, results: Sequence[Finished]) -> None:
-    """Of these runs alone: lines of runs that the design no longer has are gone."""
-    rows = [json.dumps(_row(r), separators=(",", ":")) for r in results]
+    """Lines of other runs stay: a recipe may be half done at two lengths."""
+    rows = read_ledger(path) | {r.run.key: _row(r) for r in results}
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_text(path, "".join(f"{row}\n" for row in rows))
+    write_text(path, "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows.values()))
 
 
 def read_ledger(path: Path) -> dict[str, Json]:
