@@ -29,7 +29,8 @@ from reglet.precision import no_autocast
 from reglet.types import Scalar
 
 LEAST = 1e-6  # temperature: float32 tells no scores apart that differ by less
-BLOCK = 1 << 21  # scores at a time: 8 MB
+BLOCK = 1 << 21  # scores at a time: 8 MB, a CPU's cache
+LARGE_BLOCK = 1 << 26  # on an accelerator, which fewer and larger kernels keep busy: 256 MB
 
 
 def patch_ntxent(
@@ -40,7 +41,7 @@ def patch_ntxent(
     intra: bool = True,
     symmetric: bool = True,
     gather: bool = False,
-    block: int = BLOCK,
+    block: int | None = None,
 ) -> Scalar:
     """z, target: tokens of two views, place by place.
 
@@ -53,9 +54,10 @@ def patch_ntxent(
     2.8332
     """
     check.between(LEAST, math.inf, temperature=temperature)
-    check.whole(1, block=block)
     check.flag(intra=intra, symmetric=symmetric, gather=gather)
     check.floating(z=z, target=target)
+    block = (BLOCK if z.device.type == "cpu" else LARGE_BLOCK) if block is None else block
+    check.whole(1, block=block)
     if z.ndim != 3 or z.shape != target.shape:  # a rank may have no images
         raise ValueError(
             f"z and target are tokens (n, t, d), place by place; got {tuple(z.shape)} and {tuple(target.shape)}"
