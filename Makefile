@@ -21,6 +21,8 @@ DEVICE ?= pretend
 	.venv-bench/bin/pip install -q -c constraints.txt lightly==1.6.0 timm -e '.[train]'
 	touch $@
 
+# torch's threads wait as they do under the command, unless the user has said how.
+demo: export GOMP_SPINCOUNT ?= 1000
 demo: .venv/runs
 	$(BIN)/python examples/demo.py --out runs/demo
 

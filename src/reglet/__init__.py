@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from reglet.blocks import Gram as Gram
     from reglet.blocks import PatchNTXent as PatchNTXent
     from reglet.doctor import Doctor as Doctor
+    from reglet.entry import pretrain as pretrain
+    from reglet.entry import train_classifier as train_classifier
     from reglet.groups import D4 as D4
     from reglet.groups import Symmetry as Symmetry
     from reglet.latent import BatchFormer as BatchFormer
@@ -65,6 +67,7 @@ _ROOMS = {
     "attach.watch": "watch",
     "doctor": "Doctor",
     "blocks": "CKA L2 SIM Cosine Gram PatchNTXent",
+    "entry": "pretrain train_classifier",
     "groups": "D4 Symmetry",
     "latent": "BatchFormer CutMix GaussianNoise LatentDR ManifoldMixup MixStyle Mixup",
     "losses": "SWD BarlowTwinsLoss LeJEPALoss NTXentLoss SIGReg SMILoss SWDLoss VICReg VICRegLoss VISReg VISRegLoss "

@@ -46,7 +46,7 @@ Json = dict[str, Any]
 class Result:
     """encoder: the method whose `encode` is what was learned; the moving average's, where there is one.
 
-    finished: False where a signal asked the run to stop before its last step.
+    finished: False where a signal, `stopped_by`, asked the run to stop before its last step.
     scores: the last of each that was watched.
     """
 
@@ -56,6 +56,7 @@ class Result:
     finished: bool
     metrics: dict[str, float]
     scores: dict[str, float]
+    stopped_by: int | None = None
 
 
 def fit(
@@ -83,7 +84,7 @@ def fit(
     if order.batch % (world * s.accumulate):
         raise ValueError(f"batch {order.batch} is not a multiple of {world} processes x {s.accumulate} parts")
     config = {**(about or {**describe(method, feed), **asdict(s)}), "fingerprint": feed.fingerprint}
-    first_then_all(fabric, lambda: prepare(out, config, resume=s.resume))
+    first_then_all(fabric, lambda: prepare(out, config, resume=s.resume, per_epoch=order.per_epoch))
     state = State(fabric, method, s)
     if s.resume and (out / CHECKPOINT).exists():
         state.load(out / CHECKPOINT)
@@ -131,7 +132,7 @@ def fit(
                 state.save(out / CHECKPOINT, config, {**journal.noted, **minds})
     if rounds is not None:
         rounds.close()
-    return Result(out, state.encoder, state.done, state.done == steps, journal.last, scores)
+    return Result(out, state.encoder, state.done, state.done == steps, journal.last, scores, interrupt.received)
 
 
 def describe(method: Method, feed: Feed) -> Json:

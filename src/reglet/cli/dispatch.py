@@ -1,13 +1,15 @@
 """From the first word to its command.  torch is loaded by the commands that need it, not before."""
 
+import os
 import sys
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
 from importlib import import_module
 
 from reglet import progress
-from reglet.cli.words import INTERRUPTED, NOT_FINITE, OK, WRONG, asks_help, fail
+from reglet.cli.words import INTERRUPTED, NOT_FINITE, OK, WRONG, asks_help, fail, plain
 
+WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 # command: where its function is, as module.function
 COMMANDS = {
     "pretrain": "run.pretrain",
@@ -45,7 +47,8 @@ def main(words: Sequence[str] | None = None) -> int:
     """The exit code: 0, 2 for a mistake in what was asked, 3 for a loss that was not finite, 130 for Ctrl-C."""
     given = list(sys.argv[1:] if words is None else words)
     debug = "--debug" in given
-    given = [word for word in given if word != "--debug"]
+    given = plain([word for word in given if word != "--debug"])
+    choose_waiting()
     if not given or given[0] in ("-h", "--help", "help"):
         print(USAGE, end="")
         return OK if given else WRONG
@@ -73,6 +76,15 @@ def main(words: Sequence[str] | None = None) -> int:
         if debug or not is_mistake(error):
             raise
         return fail(f"{error}\n(--debug shows where this came from)")
+
+
+def choose_waiting() -> None:
+    """How torch's threads wait for work, unless the user has said it: they spin for some microseconds, then sleep.
+
+    By themselves they spin for milliseconds, on cores that others may need; see benchmarks/shared_machine.py.
+    """
+    if "torch" not in sys.modules and not any(key in os.environ for key in WAITING):
+        os.environ["GOMP_SPINCOUNT"] = "1000"
 
 
 def command(name: str) -> Callable[[list[str]], int]:

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from reglet.cli.words import COMPUTE, COMPUTE_HELP, OK, asks_help, computing, pairs, whole
+from reglet.cli.words import COMPUTE, COMPUTE_HELP, OK, asks_help, computing, directory, whole
 
 HELP = (
     """\
-reglet embed run=DIRECTORY data=... out=FILE
+reglet embed DIRECTORY data=... out=FILE
 
   run    directory of a run, or of an exported encoder
   data   as for pretrain: digits, a folder, a .npz, hf/NAME, torchvision/NAME
@@ -23,15 +23,14 @@ def embed(words: list[str]) -> int:
     if asks_help(words):
         print(HELP, end="")
         return OK
-    given = pairs(words, ("run", "data", "split", "out", "batch", *COMPUTE))
-    for key in ("run", "out"):
-        if key not in given:
-            raise ValueError(f"reglet embed needs {key}=; see reglet embed --help")
+    run, given = directory("embed", words, ("run", "data", "split", "out", "batch", *COMPUTE))
+    if "out" not in given:
+        raise ValueError("reglet embed needs out=; see reglet embed --help")
     from reglet.evaluate.embed import embed as write_features
 
     out = Path(given["out"])
     shape = write_features(
-        Path(given["run"]),
+        run,
         given.get("data", "digits"),
         out,
         split=given.get("split", ""),

@@ -2,11 +2,14 @@
 
 from dataclasses import fields
 from pathlib import Path
+from signal import SIGINT
 from typing import TYPE_CHECKING, Any
 
 from reglet.cli.export import show_card
+from reglet.cli.nested import nested
 from reglet.cli.task import is_task, train_task
-from reglet.cli.words import OK, asks_help, pairs
+from reglet.cli.words import INTERRUPTED, OK, asks_help, data_by_position, pairs
+from reglet.engine.build import makers
 from reglet.engine.config import Config, from_flat, parse
 from reglet.engine.run_folder import CONFIG, DERIVED, RunError, free_folder, read_config
 
@@ -70,6 +73,8 @@ def _run(command: str, words: list[str]) -> int:
         print(PRETRAIN if command == "pretrain" else TRAIN)
         print("Keys and their defaults:")
         print("\n".join(_keys(command)))
+        print("\nKeys of a part, for the words given (method=, loss=, latent= choose it):")
+        print("\n".join(nested(makers(_config(command, [word for word in words if not asks_help([word])])))))
         return OK
     from reglet.train import run
 
@@ -77,7 +82,7 @@ def _run(command: str, words: list[str]) -> int:
     result = run(config)
     if not result.finished:
         print(f"stopped after step {result.steps}; resume: reglet {command} out={result.out} resume=true")
-        return OK
+        return INTERRUPTED if result.stopped_by == SIGINT else OK
     from reglet.dist import rank
 
     if rank() == 0:
@@ -104,6 +109,7 @@ def _show_scores(result: "Result") -> None:
 
 def _config(command: str, words: list[str]) -> Config:
     """Words of the command line over the stored configuration, where one is named or resumed."""
+    words = data_by_position(command, words)
     files = [word for word in words if "=" not in word]
     given = {key: parse(key, text) for key, text in pairs([word for word in words if "=" in word]).items()}
     if len(files) > 1:

@@ -4,7 +4,7 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
-from reglet.cli.words import OK, asks_help, pairs
+from reglet.cli.words import INTERRUPTED, OK, asks_help, data_by_position, pairs
 from reglet.engine.config import from_flat, parse
 from reglet.engine.run_folder import CONFIG, DERIVED, RunError, free_folder, read_config
 
@@ -31,6 +31,12 @@ def train_task(words: list[str]) -> int:
         lines = [line.strip() for line in (type(task).__doc__ or "").strip().splitlines()]
         print(HELP.format(name=name, says=lines[0], more="\n".join(lines[2:]) + "\n" if lines[2:] else ""))
         print("\n".join(keys(task.config)))
+        from reglet.blocks import SIM
+        from reglet.cli.nested import nested
+        from reglet.engine.build import LATENT
+
+        chosen = {"latent": LATENT[values["latent"]]} if values.get("latent") in LATENT else {}
+        print("\nKeys of a part:\n" + "\n".join(nested({"sim": SIM, **chosen})))
         return OK
     kind = task.config
     config = from_flat({key: parse(key, v, kind) if isinstance(v, str) else v for key, v in values.items()}, kind)
@@ -45,7 +51,7 @@ def train_task(words: list[str]) -> int:
         report = run(name, task, config)
     except StoppedError as stopped:
         print(stopped)
-        return OK
+        return INTERRUPTED
     if rank() == 0:
         from reglet.cli.task_table import show
 
@@ -56,6 +62,7 @@ def train_task(words: list[str]) -> int:
 
 def given(words: list[str]) -> tuple[str, dict[str, Any]]:
     """The task, and the values of its keys: as text where they are words, else as they were stored."""
+    words = data_by_position("train", words)
     files = [word for word in words if "=" not in word and not asks_help([word])]
     named = pairs([word for word in words if "=" in word])
     stored: dict[str, Any] = {}

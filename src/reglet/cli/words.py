@@ -9,12 +9,31 @@ from typing import Any
 OK, WRONG, NOT_FINITE, INTERRUPTED = 0, 2, 3, 130
 
 
+def plain(words: Sequence[str]) -> list[str]:
+    """Words in the forms of other programs as key=value.
+
+    >>> plain(["pretrain", "--data", "photos", "--resume", "--lr=1", "out=a", "--help"])
+    ['pretrain', 'data=photos', 'resume=true', 'lr=1', 'out=a', '--help']
+    """
+    found, rest = [], list(words)
+    while rest:
+        word = rest.pop(0)
+        if not word.startswith("--") or word in ("--help", "--version"):
+            found.append(word)
+        elif "=" in word:
+            found.append(word[2:])
+        elif rest and not rest[0].startswith("-") and "=" not in rest[0]:
+            found.append(f"{word[2:]}={rest.pop(0)}")
+        else:
+            found.append(f"{word[2:]}=true")
+    return found
+
+
 def pairs(words: list[str], allowed: Sequence[str] | None = None) -> dict[str, str]:
     """key=value words as a dict; with `allowed`, of those keys alone."""
     found: dict[str, str] = {}
     for word in words:
         key, equals, text = word.partition("=")
-        key = key.lstrip("-")
         if not equals:
             raise ValueError(f"arguments are key=value, got {word!r}")
         if key in found:
@@ -24,6 +43,25 @@ def pairs(words: list[str], allowed: Sequence[str] | None = None) -> dict[str, s
             hint = f" Did you mean {close[0]}=?" if close else ""
             raise ValueError(f"unknown key {key!r}.{hint} There are {', '.join(allowed)}")
         found[key] = text
+    return found
+
+
+def data_by_position(command: str, words: list[str]) -> list[str]:
+    """`pretrain photos/` as `pretrain data=photos/`.  A config.json, or a directory that has one, is no data.
+
+    >>> data_by_position("pretrain", ["photos/", "model=vit_tiny"])
+    ['model=vit_tiny', 'data=photos/']
+    """
+    found = [word for word in words if "=" in word]
+    for word in (word for word in words if "=" not in word):
+        if (Path(word) / "config.json").is_file():
+            found.append(str(Path(word) / "config.json"))
+        elif word.endswith(".json") or asks_help([word]):
+            found.append(word)
+        elif any(other.startswith("data=") for other in found):
+            raise ValueError(f"the data are given twice; reglet {command} takes them as data={word} or as {word}")
+        else:
+            found.append(f"data={word}")
     return found
 
 

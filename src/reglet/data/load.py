@@ -141,6 +141,9 @@ def _files(spec: str, split: str, how: Reading) -> Files:
         return OneFile(path)
     near = get_close_matches(path.name, [p.name for p in path.parent.iterdir()], n=1) if path.parent.is_dir() else []
     hint = f" Did you mean {path.parent / near[0]}?" if near else ""
+    if path.is_file():
+        hint = " A table of labels stands beside the folder that it is about: data=FOLDER table=" + path.name
+        hint = f"{hint}." if path.suffix in (".csv", ".tsv", ".jsonl", ".parquet") else " That file is of another kind."
     raise ValueError(f"there are no data at {spec!r}.{hint} Data are {', '.join(SOURCES[:-1])} or {SOURCES[-1]}")
 
 

@@ -40,8 +40,13 @@ def argument(key: str, value: Any, hint: Any) -> Any:
     for kind in _kinds(hint):
         if (found := _as(kind, value)) is not NOT:
             return found
-    words = " or ".join(filter(None, map(_words, _kinds(hint))))
+    words = in_words(hint)
     raise ValueError(f"{key} is {words or 'an object, which is given in Python'}; got {value!r}")
+
+
+def in_words(hint: Any) -> str:
+    """What a word may be, for a person; nothing where it cannot be given as a word."""
+    return " or ".join(filter(None, map(_words, _kinds(hint))))
 
 
 def _kinds(hint: Any) -> tuple[Any, ...]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from reglet import backbones, losses, methods, schedules, views
-from reglet.attach import Where
+from reglet.attach import Where, matching
 from reglet.backbones.protocol import dim_of
 from reglet.blocks import SIM
 from reglet.data import Images, Part, load_pair
@@ -18,7 +18,7 @@ from reglet.data.hold_out import require_apart
 from reglet.data.splits import leave_one_out, long_tail, some_labels
 from reglet.engine.arguments import call
 from reglet.engine.attachments import with_attachments
-from reglet.engine.build_equivariant import equivariant_views, make_equivariant
+from reglet.engine.build_equivariant import EQUIVARIANT, equivariant_views, make_equivariant
 from reglet.engine.config import Config, Named, no_such, unknown
 from reglet.engine.feed import ImageFeed, ViewPolicy
 from reglet.export import load_weights, preprocessing
@@ -103,6 +103,7 @@ def _method_and_views(config: Config, images: Images, *, size: int, in_channels:
     policy, example = _policy(config, backbone, size), torch.zeros(2, in_channels, size, size)
     method = make_equivariant(config, method, policy, example=example)
     if config.sim:
+        matching(backbone, config.sim)  # an error that names blocks as the user does
         method = with_sim(config, method, f"backbone.{config.sim}", example=example)
     method = with_attachments(config, method, example=example)
     return method, equivariant_views(config, policy, backbone)
@@ -259,3 +260,20 @@ def fitting_size(side: int) -> int:
     """The largest size, at most `side`, that the patches of our networks fit."""
     step = 16 if side >= 128 else 8 if side >= 64 else 4
     return max(step, side // step * step)
+
+
+def makers(config: Config) -> dict[str, Callable[..., Any]]:
+    """What takes the arguments of each room, for what the configuration names: room -> function or class."""
+    name = config.loss or config.method
+    found: dict[str, Callable[..., Any]] = {"model": backbones.build, "views": views.policy}
+    if config.command == "train":
+        found["method"] = methods.Supervised
+    elif config.method in METHODS:
+        found["method"] = METHODS[config.method]
+    elif name in LOSSES:
+        found |= {"loss": LOSSES[name], "method": methods.JointEmbedding}
+    if config.latent in LATENT:
+        found["latent"] = LATENT[config.latent]
+    if config.equivariant in EQUIVARIANT:
+        found["equivariant"] = EQUIVARIANT[config.equivariant]
+    return found | {"sim": SIM}

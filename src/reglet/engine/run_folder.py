@@ -7,6 +7,7 @@ from typing import Any
 
 from reglet.engine.checkpoint import read_about
 from reglet.engine.config import Config, from_flat
+from reglet.engine.longer import why_not_longer
 from reglet.engine.settings import FREE
 from reglet.export import versions
 
@@ -21,8 +22,8 @@ class RunError(ValueError):
     """A run cannot start, or go on, as it was asked to."""
 
 
-def prepare(out: Path, config: Json, *, resume: bool) -> None:
-    """Check that `config` may run in `out`, and write it there."""
+def prepare(out: Path, config: Json, *, resume: bool, per_epoch: int = 0) -> None:
+    """Check that `config` may run in `out`, and write it there.  per_epoch: steps, to see whether it may be longer."""
     stored = out / CONFIG
     if not resume:
         if stored.exists() or (out / CHECKPOINT).exists():
@@ -34,7 +35,14 @@ def prepare(out: Path, config: Json, *, resume: bool) -> None:
         return
     if not stored.exists():
         raise RunError(f"there is no run to resume in {out}: {CONFIG} is missing")
-    if changed := differences(read_config(stored), config):
+    before = read_config(stored)
+    length = {key: before.get(key) for key in ("epochs", "steps")}
+    if per_epoch and length != {key: config.get(key) for key in length} and not differences(before, config | length):
+        if why := why_not_longer(before, config, done=done(out), per_epoch=per_epoch):
+            raise RunError(f"{out} cannot be trained longer to what one long run would give: {why}")
+        write_json(stored, {**config, "versions": versions()})
+        return
+    if changed := differences(before, config):
         raise RunError(
             f"{out} was started with another configuration, so resume would not continue it: {'; '.join(changed)}. "
             f"Leave those out, or start a new run, with init_from={out} if it should have these weights"
@@ -66,6 +74,11 @@ def read_run(out: Path) -> tuple[Config, Json]:
     if "resolved" not in stored:
         raise RunError(f"the run in {out} was made in Python, not by names, so it cannot be built again from them")
     return from_flat({key: value for key, value in stored.items() if key not in DERIVED}), stored
+
+
+def done(out: Path) -> int:
+    """Steps at the last checkpoint."""
+    return int(read_about(out / CHECKPOINT)["step"]) if (out / CHECKPOINT).exists() else 0
 
 
 def progress(out: Path) -> str:
