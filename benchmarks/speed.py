@@ -18,8 +18,9 @@ A round runs reglet, the naive formula, lightly and a 2048 x 2048 matrix product
 on the same inputs; a value is the median over rounds of the ratio within a round, its spread the tenth and ninetieth
 percentile. Before anything is timed, value and gradient of all contestants are compared. *Share of matmul rate*: the
 operations of the matrix products that the loss needs, over its time, over the rate of that product. *Peak memory* is
-what the kernel counted in a process of its own, beyond what was resident before the step: VISReg's threads keep their
-scratch memory from step to step, 2.1 MB each at this size, the same at K 256 and at K 8192, which is not in it.
+what the kernel counted in a process of its own, beyond what was resident before the step. *sweep* has every loss at
+sizes from one end of the range to the other. *ranks* counts the CPU time of one process of several, because here they
+outnumber the cores. Each section names the commit and the machine that it was measured on.
 """
 
 
