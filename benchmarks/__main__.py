@@ -36,6 +36,7 @@ def sections(budget: float, clock: Clock) -> dict[str, Callable[[], Iterable[Row
         "patch_ntxent": lambda: _run("patch_ntxent", budget=budget, clock=clock),
         "ser": lambda: _run("ser", budget=budget, clock=clock),
         "page": lambda: _run("page"),
+        "shared_machine": lambda: _run("shared_machine"),
     }
 
 

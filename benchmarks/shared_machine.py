@@ -12,6 +12,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 
+from benchmarks.rows import Row, at_least
+from benchmarks.timing import spread
+
 BUSY = "while True: pass"
 POLICIES: dict[str, dict[str, str]] = {
     "torch's own": {},
@@ -19,6 +22,7 @@ POLICIES: dict[str, dict[str, str]] = {
     "spin 1,000": {"GOMP_SPINCOUNT": "1000"},
     "passive": {"OMP_WAIT_POLICY": "passive"},
 }
+OWN, CHOSEN = "torch's own", "spin 1,000"  # the second is that of reglet.cli.dispatch.choose_waiting
 CHOSEN_BY_USER = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
@@ -76,6 +80,25 @@ def count(subject: str, seconds: float) -> float:
         step()
         done += 1
     return done / passed
+
+
+def run(*, seconds: float = 2.5, rounds: int = 3) -> Iterator[Row]:
+    """What the command chooses beside torch's own waiting, taking turns: on a quiet machine, and beside others.
+
+    A fair share is half of the speed that torch's own waiting has alone, where as many busy processes as CPUs run.
+    """
+    cpus = os.cpu_count() or 1
+    for subject in SUBJECTS:
+        alone: dict[str, list[float]] = {OWN: [], CHOSEN: []}
+        for _ in range(rounds):
+            for policy, found in alone.items():
+                found.append(rate(subject, policy, busy=0, seconds=seconds))
+        quiet = spread([b / a for a, b in zip(alone[OWN], alone[CHOSEN], strict=True)])
+        fair = spread(alone[OWN]).median / 2
+        beside = spread([rate(subject, CHOSEN, busy=cpus, seconds=seconds) / fair for _ in range(rounds)])
+        where, low, high = (subject, f"{cpus} CPUs"), quiet.low, quiet.high
+        yield at_least(*where, "quiet, of torch's own speed", quiet.median, 0.97, low=low, high=high)
+        yield at_least(*where, f"beside {cpus}, of fair share", beside.median, 0.8, low=beside.low, high=beside.high)
 
 
 def table(policies: list[str], seconds: float) -> Iterator[str]:

@@ -73,14 +73,15 @@ def settle(asked: Config, parts: Parts, fabric: Fabric, *, seconds: float = SECO
 def measure(config: Config, parts: Parts, fabric: Fabric) -> Budget | None:
     """Forward and backward of a copy, on 2, 4, 8, ... images until that takes long enough to be told.
 
-    Ranks compute a loss together, so none may stop alone: there it is up to four.  Some losses want more images.  None
+    Ranks compute a loss together, so none may stop alone: there it is twice.  Some losses want more images.  None
     where a step fails, or its loss is not finite: the run itself will say so.
     """
     method = deepcopy(parts.method).to(fabric.device).train()
     tried: list[tuple[int, int]] = []
     count, took = 2, 0.0
     with seeded(config.seed, fabric.device):
-        while count <= parts.batch and (not tried or (took < LONG_ENOUGH if fabric.world_size == 1 else count <= 4)):
+        # Two at least: the first pays for what is made once, and the memory of one image is the slope between two.
+        while count <= parts.batch and (len(tried) < 2 or (fabric.world_size == 1 and took < LONG_ENOUGH)):
             try:
                 took, kept = _step(method, config, parts, fabric, count)
                 tried.append((count, kept))
