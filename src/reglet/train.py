@@ -30,7 +30,7 @@ from reglet.engine.metrics import read_metrics, read_scores
 from reglet.engine.plan import plan
 from reglet.engine.progress import Progress
 from reglet.engine.rounds import Rounds
-from reglet.engine.run_folder import CHECKPOINT, METRICS, prepare, read_run
+from reglet.engine.run_folder import CHECKPOINT, METRICS, prepare, read_run, require_free
 from reglet.engine.schedule import learning_rate
 from reglet.engine.settings import Settings
 from reglet.engine.state import State
@@ -148,6 +148,8 @@ def run(config: Config, *, shown: bool = True) -> Result:
     """
     with progress.shown(shown):
         asked, fabric = config, launch(config)
+        if not config.resume:
+            first_then_all(fabric, lambda: require_free(Path(asked.out)))
         with progress.work("opening the data"):
             parts = build_parts(config, multiple=fabric.world_size * config.accumulate)
         if shown or not (config.batch and config.epochs):

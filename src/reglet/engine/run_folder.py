@@ -26,10 +26,7 @@ def prepare(out: Path, config: Json, *, resume: bool, per_epoch: int = 0) -> Non
     """Check that `config` may run in `out`, and write it there.  per_epoch: steps, to see whether it may be longer."""
     stored = out / CONFIG
     if not resume:
-        if stored.exists() or (out / CHECKPOINT).exists():
-            raise RunError(
-                f"{out} holds a run already ({progress(out)}). resume=true continues it; for a new one give another out"
-            )
+        require_free(out)
         out.mkdir(parents=True, exist_ok=True)
         write_json(stored, {**config, "versions": versions()})
         return
@@ -46,6 +43,13 @@ def prepare(out: Path, config: Json, *, resume: bool, per_epoch: int = 0) -> Non
         raise RunError(
             f"{out} was started with another configuration, so resume would not continue it: {'; '.join(changed)}. "
             f"Leave those out, or start a new run, with init_from={out} if it should have these weights"
+        )
+
+
+def require_free(out: Path) -> None:
+    if (out / CONFIG).exists() or (out / CHECKPOINT).exists():
+        raise RunError(
+            f"{out} holds a run already ({progress(out)}). resume=true continues it; for a new one give another out"
         )
 
 
