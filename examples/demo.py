@@ -7,8 +7,9 @@ canvas at a position, size and angle of its own (`reglet.data`), a conv net, VIS
 the features of the exported encoder, of the same network before training, and from the pixels; and `reglet report`
 writes a page to look at.  Run again, it goes on where it was stopped.
 
-Measured on two slow cores (AVX2 only), 2026-11-18: 92 s in all, one run; linear probe 74.0 % (seed 0), the same network
-untrained 14.4 %, raw pixels 20.4 %.  With epochs=55 it takes 168 s there and reaches 79.2 %.
+Measured 2026-11-18, one run of seed 0 in one thread on a busy machine: 48 s; linear probe by SGD 68.8 %
+of 500 test digits, random weights 16.0 %, raw pixels 13.8 %, chance 8.6 %; kNN 54.8, 13.8 and 24.2 %.  The exact linear
+probe (reglet eval probes=exact) reads 74.8, 14.4 and 20.6 %.  Verdict: healthy.
 """
 
 import argparse

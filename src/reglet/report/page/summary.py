@@ -47,7 +47,8 @@ def headline(run: RunData) -> str:
     if beside and whose == "classifier":
         beside = [f"linear probe of {text}" for text in beside]
     beside.append(f"always {common!r}, the commonest class: {percent(share)} %")
-    said = f"accuracy of {TITLES[whose].removeprefix('the ')} on {found.images[1]:,} test images of {found.test}"
+    whom = f"the {TITLES[whose].removeprefix('the ')}"
+    said = f"accuracy of {whom} on {found.images[1]:,} test images of {found.test}"
     interval = f"95 % interval {percent(low)} to {percent(high)}"
     return (
         f'<p class="headline"><b>{percent(found.scores[whose]["accuracy"])} %</b> {esc(said)} ({interval})</p>'
