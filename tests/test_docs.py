@@ -89,7 +89,7 @@ def test_the_site_builds(tmp_path: Path) -> None:
     importlib.import_module("material")
     config = ROOT / "mkdocs.yml"
     done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "-q", "-f", str(config), "-d", str(tmp_path / "site")],
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "-q", "-f", str(config), "-d", str(tmp_path / "site")],
         capture_output=True,
         text=True,
         check=False,
@@ -97,5 +97,5 @@ def test_the_site_builds(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     for page in re.findall(r": (\S+)\.md$", config.read_text(), re.MULTILINE):
-        built = tmp_path / "site" / (f"{page}/index.html" if page != "index" else "index.html")
+        built = tmp_path / "site" / (f"{page}.html" if page.endswith("index") else f"{page}/index.html")
         assert "<h1" in built.read_text(encoding="utf-8"), page
