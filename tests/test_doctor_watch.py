@@ -15,7 +15,7 @@ import reglet
 from reglet.doctor import Doctor, DoctorWarning, SickError
 from reglet.types import Terms
 
-X = torch.tensor(load_digits().data, dtype=torch.float32) / 16
+X = torch.tensor(load_digits().data[:1200], dtype=torch.float32) / 16
 SICK_FROM = 200
 
 
@@ -201,7 +201,7 @@ def test_the_gradient_is_left_alone() -> None:
     terms = loss.terms(*z)
     Doctor(every=1, grace=0).observe(z, terms=terms)
     assert all(a.grad is None for a in z)
-    watched = torch.autograd.grad(sum(terms.values()), z)
+    watched = torch.autograd.grad(torch.stack(list(terms.values())).sum(), z)
     assert all(torch.equal(a, b) for a, b in zip(plain, watched, strict=True))
 
 

@@ -142,9 +142,9 @@ def test_every_machine_is_compared_with_itself() -> None:
         ("window must be at least 8", {"window": 4}),
         ("lam is a share", {"lam": 1.5}),
         ("trains nothing", {"loss": "random", "sim": "auto"}),
-        ("crop is a range", {"crop": 0.0}),
-        ("gain is the largest factor", {"gain": 0.9}),
-        ("time is the share", {"time_mask": 1.0}),
+        ("crop must be a range", {"crop": 0.0}),
+        ("gain must be a number from 1", {"gain": 0.9}),
+        ("time must be a number in", {"time_mask": 1.0}),
     ],
 )
 def test_bad_configurations(says: str, options: dict) -> None:

@@ -58,7 +58,7 @@ def repeat(stored: Json) -> Repeat:
 def command(settings: Json) -> str | None:
     """The words that start this run: all that differ from the defaults.
 
-    >>> command({"command": "pretrain", "epochs": 3, "data": "my photos/", "loss.slices": 64, "batch": 256})
+    >>> command({"command": "pretrain", "epochs": 3, "data": "my photos/", "loss.slices": 64, "lr": 1e-3})
     "reglet pretrain epochs=3 'data=my photos/' loss.slices=64"
     """
     if settings.get("command") not in ("pretrain", "train"):
