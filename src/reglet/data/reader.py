@@ -62,7 +62,7 @@ def _aspect(n: int, mine: slice, whole: Tensor | None, sizes: Tensor | None) -> 
 
     Those of other ranks are not known here, and do not matter: a draw is a function of its own image's aspect.
     """
-    aspect = torch.ones(n)
+    aspect = torch.ones(n, dtype=torch.float32)
     if sizes is not None:
         aspect[mine] = sizes[:, 1] / sizes[:, 0]
         return {"aspect": aspect}

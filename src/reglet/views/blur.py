@@ -83,6 +83,7 @@ class Blur:
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> Float[Tensor, " n"]:
         """sigma; 0 where nothing is blurred."""
-        u = torch.rand(n, 2, generator=generator, device=generator.device if generator is not None else "cpu")
+        device = generator.device if generator is not None else "cpu"
+        u = torch.rand(n, 2, generator=generator, dtype=torch.float32, device=device)
         low, high = self.sigma
         return torch.where(u[:, 1] < self.p, low + (high - low) * u[:, 0], 0.0)

@@ -147,7 +147,7 @@ def _only(step: int, x: Tensor, factor: Tensor) -> Tensor:
     check.one_each(x, factor=factor)
     if bool((factor < 0).any()):
         raise ValueError(f"factors must not be negative, got {float(factor.min())}")
-    return _blend(x, torch.full((len(x),), step, device=x.device), factor.to(x.device))
+    return _blend(x, torch.full((len(x),), step, dtype=torch.float32, device=x.device), factor.to(x.device))
 
 
 def _blend(x: Tensor, step: Tensor, factor: Tensor) -> Tensor:
@@ -170,7 +170,7 @@ def _blend(x: Tensor, step: Tensor, factor: Tensor) -> Tensor:
 
 @kept_on_device
 def _numbers(*values: float, device: torch.device) -> Float[Tensor, " k"]:
-    return torch.tensor(values, device=device)
+    return torch.tensor(values, dtype=torch.float32, device=device)
 
 
 @dataclass(frozen=True)
@@ -193,9 +193,9 @@ class ColorJitter:
     ) -> tuple[Bool[Tensor, " n"], Float[Tensor, "n 4"], Int64[Tensor, "n 4"]]:
         """Whether to jitter, the four factors, their order."""
         device = generator.device if generator is not None else "cpu"
-        u = torch.rand(n, 9, generator=generator, device=device)
+        u = torch.rand(n, 9, generator=generator, dtype=torch.float32, device=device)
         spans = [(max(0.0, 1 - a), 1 + a) for a in (self.brightness, self.contrast, self.saturation)]
-        low, high = torch.tensor([*spans, (-self.hue, self.hue)], device=device).unbind(1)
+        low, high = torch.tensor([*spans, (-self.hue, self.hue)], dtype=torch.float32, device=device).unbind(1)
         return u[:, 8] < self.p, low + (high - low) * u[:, :4], u[:, 4:8].argsort(dim=1)
 
 

@@ -89,8 +89,9 @@ class ResizedCrop:
         It does not change how many numbers are drawn, so one image's aspect does not move another's box.
         """
         device = generator.device if generator is not None else torch.device("cpu")
-        u = torch.rand(n, 2 * _TRIES + 2, generator=generator, device=device)
-        wide = torch.ones(n, 1, device=device) if aspect is None else _aspect(aspect, n).to(device)[:, None]
+        u = torch.rand(n, 2 * _TRIES + 2, generator=generator, dtype=torch.float32, device=device)
+        square = torch.ones(n, 1, dtype=torch.float32, device=device)
+        wide = square if aspect is None else _aspect(aspect, n).to(device)[:, None]
         low, high = self.scale
         area = low + (high - low) * u[:, :_TRIES]
         low, high = math.log(self.ratio[0]), math.log(self.ratio[1])
@@ -131,7 +132,7 @@ class PadCrop:
         self, n: int, generator: torch.Generator | None = None, *, aspect: Float[Tensor, " n"] | None = None
     ) -> Float[Tensor, "n 4"]:
         device = generator.device if generator is not None else "cpu"
-        position = torch.rand(n, 2, generator=generator, device=device)
+        position = torch.rand(n, 2, generator=generator, dtype=torch.float32, device=device)
         return torch.cat([position, torch.ones_like(position)], dim=1)
 
     def boxes(self, crop: Float[Tensor, "n 4"], *, height: Side, width: Side, size: int) -> Int64[Tensor, "n 4"]:

@@ -29,9 +29,11 @@ def matrices(
 
     reverse: where the output runs backwards: a flip that costs nothing.
     """
+    # Whole numbers divided would have torch's default dtype, which is bfloat16 in bf16-true.
+    start, length = (each if each.is_floating_point() else each.float() for each in (start, length))
     steps = length[:, None] / out
     stretch = steps.clamp(min=1)
-    centre = (torch.arange(out, device=start.device) + 0.5) * steps
+    centre = (torch.arange(out, dtype=torch.float32, device=start.device) + 0.5) * steps
     if reverse is not None:
         centre = torch.where(reverse[:, None], centre.flip(1), centre)
     pixel = torch.arange(size, device=start.device) - start[:, None]

@@ -47,7 +47,8 @@ def noise_like(x: Float[Tensor, "n c t"], sigma: Float[Tensor, " n"], seed: Int6
     generator = torch.Generator()
     for i, (deviation, number) in enumerate(zip(sigma.tolist(), seed.tolist(), strict=True)):
         if deviation > 0:
-            noise[i] = torch.randn(x.shape[1:], generator=generator.manual_seed(number), device="cpu") * deviation
+            drawn = generator.manual_seed(number)
+            noise[i] = torch.randn(x.shape[1:], generator=drawn, dtype=torch.float32, device="cpu") * deviation
     return noise
 
 
@@ -137,7 +138,7 @@ class SeriesView:
     def draw(self, n: int, generator: torch.Generator | None = None) -> SeriesDraw:
         check.whole(0, n=n)
         device = generator.device if generator is not None else torch.device("cpu")
-        u = torch.rand(8, n, generator=generator, device=device)
+        u = torch.rand(8, n, generator=generator, dtype=torch.float32, device=device)
         low, high = self.crop
         return SeriesDraw(
             crop=torch.stack([u[0], low + (high - low) * u[1]], dim=1),

@@ -63,7 +63,7 @@ class View:
         check.whole(0, n=n)
         device = generator.device if generator is not None else torch.device("cpu")
         crop = self.crop.draw(n, generator, aspect=aspect)
-        u = torch.rand(5, n, generator=generator, device=device)
+        u = torch.rand(5, n, generator=generator, dtype=torch.float32, device=device)
         jitter, factors, order = (self.jitter or ColorJitter(0.0, 0.0, 0.0, 0.0, p=0.0)).draw(n, generator)
         return Draw(
             crop=crop,
@@ -127,7 +127,7 @@ class View:
         check.one_each(images, draw=draw.flip)
         n, c = images.shape[:2]
         step = max(1, _CACHED // (c * self.size**2)) if images.device.type == "cpu" else max(1, n)
-        out = torch.empty(n, c, self.size, self.size, device=images.device)
+        out = torch.empty(n, c, self.size, self.size, dtype=torch.float32, device=images.device)
 
         def make(start: int) -> None:
             part = slice(start, start + step)
