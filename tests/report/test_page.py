@@ -2,20 +2,24 @@
 
 import json
 import re
-from dataclasses import replace
+from dataclasses import fields, is_dataclass, replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
-from tests.report.conftest import CLASSES
+from jinja2 import UndefinedError
+from tests.report.conftest import CLASSES, DOMAINS
 from tests.report.made import cloud, empty
 
 from reglet.data import load
 from reglet.report import write_report
+from reglet.report.gather import gather
 from reglet.report.page.assemble import page
-from reglet.report.page.markup import data_json, missing
 from reglet.report.page.pictures import sheet, strip
+from reglet.report.page.render import environment, render
+from reglet.report.task import task_page
 from reglet.report.write import names, write_text
 
 SECTIONS = ["summary", "probes", "training", "map", "geometry", "features", "equivariance", "robustness", "repeat"]
@@ -83,12 +87,56 @@ def test_names_are_text(written: str) -> None:
     assert CLASSES[1] not in written
 
 
+def renamed(value: Any, names: dict[str, str]) -> Any:
+    """The same, with names exchanged in every string, however deep; tensors are left."""
+    if isinstance(value, str):
+        for old, new in names.items():
+            value = value.replace(old, new)
+        return value
+    if is_dataclass(value) and not isinstance(value, type):
+        return replace(value, **{f.name: renamed(getattr(value, f.name), names) for f in fields(value) if f.init})
+    if isinstance(value, dict):
+        return {renamed(key, names): renamed(one, names) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return type(value)(renamed(one, names) for one in value)
+    return value
+
+
+def test_a_name_is_text_wherever_it_stands(run: Path, other: Path) -> None:
+    """The page of runs with evil names is that of the same runs with tame ones, but for the names."""
+    evil = ["<i>first", *CLASSES, *DOMAINS, "it's <"]
+    tame = {name: f"tame{i}" for i, name in enumerate(evil)}
+    runs = [gather(run, name="<i>first", robust_images=4), gather(other, name="second", robust_images=4)]
+    found, wanted = Reader(page(runs)), Reader(page(renamed(runs, tame)))
+    assert renamed(found.tags, tame) == wanted.tags
+    assert renamed(found.text, tame) == wanted.text
+    for name in ("tame0", "tame1", "tame3", "tame4"):
+        assert name in wanted.text
+
+
+def test_the_names_of_a_task_are_text(tmp_path: Path) -> None:
+    evil = "<script>{{7*7}}"
+    mean = {"mean": 0.5, "standard_error": None}
+    config = {"model": evil, "loss": evil, "seeds": 1, "selection": evil, "sim_weight": 0.1}
+    report = {"task": evil, "config": config, "blocks": [evil]}
+    pages = [
+        {**report, "scores": {evil: {"without": mean, "with": None}}},
+        {**report, "held_out": [{"domain": evil, **mean}], "average": mean},
+    ]
+    for one in pages:
+        found, wanted = Reader(task_page(tmp_path, one)), Reader(task_page(tmp_path, renamed(one, {evil: "tame"})))
+        assert found.tags == wanted.tags
+        assert renamed(found.text, {evil: "tame"}) == wanted.text
+        assert wanted.text.count("tame") >= 4
+
+
 def test_json_in_a_script_cannot_end_it() -> None:
-    text = data_json({"a": "</script><!-- \u2028 &"})
+    shown = environment().from_string("{{ data | tojson }}")
+    text = shown.render(data={"a": "</script><!-- \u2028 &"})
     assert not set("<>&\u2028") & set(text)
     assert json.loads(text) == {"a": "</script><!-- \u2028 &"}
     with pytest.raises(ValueError, match="not JSON compliant"):
-        data_json(float("nan"))
+        shown.render(data=float("nan"))
 
 
 def test_the_numbers_of_the_run_are_on_the_page(written: str, run: Path) -> None:
@@ -169,8 +217,9 @@ def test_names_tell_runs_apart() -> None:
     assert names([Path("x/a"), Path("y/a"), Path("y/b")]) == ["x/a", "y/a", "y/b"]
 
 
-def test_what_is_missing_is_escaped() -> None:
-    assert "<script>" not in missing("<script>", "<script>")
+def test_a_template_that_is_given_too_little_says_so() -> None:
+    with pytest.raises(UndefinedError, match="'title' is undefined"):
+        render("page.html")
 
 
 def test_plotly_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ from reglet.report.gather.repeat import read_stored, repeat
 from reglet.report.gather.run import RunData
 from reglet.report.gather.training import training as gather_training
 from reglet.report.page.assemble import assemble
-from reglet.report.page.markup import Figures, esc, note, section, table
+from reglet.report.page.parts import Figures, Section, Table
 from reglet.report.page.repeat import repeat as repeat_section
 from reglet.report.page.training import training
 
@@ -26,11 +26,12 @@ def read_task(out: Path) -> Json | None:
 
 def task_page(out: Path, report: Json) -> str:
     runs, figures = finished(out), Figures()
-    sections = {
-        "scores": section("scores", "Scores", by_domain(report) if "held_out" in report else by_score(report)),
-        "training": training(runs, figures) if runs else "",
-        "repeat": repeat_section([bare("this command", out)]),
-    }
+    table, about = by_domain(report) if "held_out" in report else by_score(report)
+    sections = [
+        Section("scores", "Scores", "Scores", {"table": table, "about": about}),
+        *([training(runs, figures)] if runs else []),
+        repeat_section([bare("this command", out)]),
+    ]
     return assemble(f"task {report['task']}", sections, figures)
 
 
@@ -64,13 +65,13 @@ def bare(name: str, folder: Path) -> RunData:
     )
 
 
-def by_score(report: Json) -> str:
+def by_score(report: Json) -> tuple[Table, str]:
     arms = [arm for arm in ("without", "with") if any(row[arm] for row in report["scores"].values())]
     head = ["score", *(f"{arm} {'rhoSIM' if report['blocks'] else 'attached'}" for arm in arms)]
     both = len(arms) == 2
     rows = []
     for score, row in report["scores"].items():
-        cells = [esc(score), *(_mean(row[arm]) for arm in arms)]
+        cells = [score, *(_mean(row[arm]) for arm in arms)]
         if both:
             d = row["difference"]
             cells += [f"{d['difference']:+.4f}", f"{d['low']:+.4f} to {d['high']:+.4f}", "yes" if d["told"] else "no"]
@@ -80,17 +81,17 @@ def by_score(report: Json) -> str:
     about = f"{config['model']}, {config['seeds']} seeds"
     if report["blocks"]:
         about += f"; rhoSIM on {', '.join(report['blocks'])}, weight {config['sim_weight']}"
-    return table(head, rows, label="Scores") + note(esc(about))
+    return Table("Scores", head, rows), about
 
 
-def by_domain(report: Json) -> str:
+def by_domain(report: Json) -> tuple[Table, str]:
     rows = [
-        [esc(row.get("domain", "average")), f"{100 * row['mean']:.1f}", _error(row)]
+        [row.get("domain", "average"), f"{100 * row['mean']:.1f}", _error(row)]
         for row in (*report["held_out"], report["average"])
     ]
     config = report["config"]
     about = f"loss {config['loss']}, {config['model']}, {config['seeds']} seeds, selection by {config['selection']}"
-    return table(["held out", "accuracy, %", "standard error"], rows, label="Accuracy by domain") + note(esc(about))
+    return Table("Accuracy by domain", ["held out", "accuracy, %", "standard error"], rows), about
 
 
 def _mean(value: Json | None) -> str:

@@ -1,14 +1,10 @@
 """The section with the map: what the script needs to show images, and the controls."""
 
-from typing import Any
-
 from reglet.report.figures.embedding import latent_variants, variants
 from reglet.report.gather import Missing, RunData
 from reglet.report.gather.embedding import Embedding
-from reglet.report.page.markup import Figures, esc, grid, missing, note, option, section
+from reglet.report.page.parts import Chart, Figures, Gap, Json, Section, known
 from reglet.report.page.pictures import sheet
-
-Json = dict[str, Any]
 
 
 class EmbeddingMaps:
@@ -23,70 +19,42 @@ class EmbeddingMaps:
         key = (found.fingerprint, len(found.pictures))
         if key not in self.sheets:
             uri, side, columns = sheet(found.pictures)
-            self.pictures.append(f'<img class="sheet" id="sheet-{len(self.sheets)}" src="{uri}" alt="" hidden>')
             words = {name: {"of": of, "names": names} for name, (of, names) in found.groups.items()}
             place = {"id": f"sheet-{len(self.sheets)}", "side": side, "columns": columns}
             self.sheets[key] = {**place, "groups": words, "files": found.files}
+            self.pictures.append(uri)
         number = list(self.sheets).index(key)
         self.kept.append({"sheet": number, "variants": variants(found), "neighbours": found.neighbours.tolist()})
         return len(self.kept) - 1
 
 
-def embedding(runs: list[RunData], maps: EmbeddingMaps, figures: Figures) -> str:
-    cells: list[str] = []
-    gaps: list[str] = []
-    planes: dict[str, None] = {}
-    groups: dict[str, None] = {}
-    for run in runs:
-        found = run.embedding
-        if isinstance(found, Missing):
-            gaps.append(missing(f"Map of {run.name}", found))
-            continue
-        gaps += [missing(f"Map of {run.name}", gap) for gap in found.missing]
-        planes |= dict.fromkeys(found.maps)
-        groups |= dict.fromkeys(found.groups)
-        if not found.groups:
-            gaps.append(missing(f"Colours of {run.name}", "the data have neither labels nor domains"))
-        cells.append(_map(run.name, maps.add(found), f"{len(found.pictures):,} of {found.of:,} test images"))
-    shown = (
-        _controls(list(planes), list(groups)) + (grid(*cells) if len(cells) > 1 else cells[0]) + "".join(maps.pictures)
-        if cells
-        else ""
-    )
-    return section("map", "Embedding map", shown + "".join(gaps) + latents(runs, figures))
+def embedding(runs: list[RunData], maps: EmbeddingMaps, figures: Figures) -> Section:
+    found, gaps = known(runs, lambda run: run.embedding, "Map")
+    for name, one in found.items():
+        gaps += [Gap(f"Map of {name}", gap.why) for gap in one.missing]
+        if not one.groups:
+            gaps.append(Gap(f"Colours of {name}", "the data have neither labels nor domains"))
+    shown = {
+        "maps": [
+            (maps.add(one), name, f"{len(one.pictures):,} of {one.of:,} test images") for name, one in found.items()
+        ],
+        "planes": dict.fromkeys(plane for one in found.values() for plane in one.maps),
+        "groups": dict.fromkeys(group for one in found.values() for group in one.groups),
+        "pictures": maps.pictures,
+        "gaps": gaps,
+        "latents": latents(runs, figures),
+    }
+    return Section("map", "Map", "Embedding map", shown)
 
 
-def _controls(planes: list[str], groups: list[str]) -> str:
-    by = "".join(option(name, name) for name in groups) or option("none", "nothing")
-    return (
-        '<div class="controls">'
-        f'<label>Projection <select id="plane">{"".join(option(p, p) for p in planes)}</select></label>'
-        f'<label>Colour by <select id="group">{by}</select></label></div>'
-        + note(
-            "Hover shows the image, a click its nearest neighbours by cosine in the full space. By keyboard: focus a "
-            "map, arrow keys choose an image. Distances between clusters of a t-SNE mean little."
-        )
-    )
-
-
-def _map(name: str, number: int, says: str) -> str:
-    return (
-        f'<figure class="mapped"><figcaption><b>{esc(name)}</b> {esc(says)}</figcaption>'
-        f'<div class="chart map" data-map="{number}" style="height:460px" tabindex="0" role="group" '
-        f'aria-label="{esc(f"Embedding map of {name}; arrow keys choose an image")}"></div>'
-        f'<div class="picked" data-picked="{number}" aria-live="polite"></div></figure>'
-    )
-
-
-def latents(runs: list[RunData], figures: Figures) -> str:
+def latents(runs: list[RunData], figures: Figures) -> list[Gap | list[Chart | None]]:
     """For LatentDR: what it does to latents.  All projections, one under the other."""
-    parts = []
+    parts: list[Gap | list[Chart | None]] = []
+    says = "latents of test images, what LatentDR degrades them to, and where it restores them"
     for run in runs:
         if isinstance(run.latents, Missing):
-            parts.append(missing(f"Latents of {run.name}", run.latents))
+            parts.append(Gap(f"Latents of {run.name}", run.latents.why))
         elif run.latents is not None:
             drawn = latent_variants(run.latents)
-            says = "latents of test images, what LatentDR degrades them to, and where it restores them"
-            shown = [figures.place(drawn[plane], title=f"{run.name}, {plane}", says=says) for plane in drawn]
-            parts.append(grid(*shown))
-    return f"<h3>Degraded and restored</h3>{''.join(parts)}" if parts else ""
+            parts.append([figures.place(drawn[plane], title=f"{run.name}, {plane}", says=says) for plane in drawn])
+    return parts

@@ -1,8 +1,30 @@
 """The section on training."""
 
 from reglet.report.figures import training as draw
-from reglet.report.gather import Missing, RunData
-from reglet.report.page.markup import Figures, grid, missing, section
+from reglet.report.gather import RunData
+from reglet.report.page.parts import Figures, Gap, Section, known
+
+WHY = {
+    "Gradient norm": "metrics.jsonl has no grad_norm",
+    "Learning rate": "metrics.jsonl has no lr",
+    "Online kNN": "metrics.jsonl has no knn: the data have no labels, or knn_every=0",
+}
+
+
+def training(runs: list[RunData], figures: Figures) -> Section:
+    found, gaps = known(runs, lambda run: run.training, "Training")
+    terms, charts = None, []
+    if found:
+        spikes = sum(len(run.spikes) for run in found.values())
+        drawn = {
+            "Gradient norm": (draw.gradient(found), f"Spikes, above three times the moving average: {spikes}."),
+            "Learning rate": (draw.rate(found), ""),
+            "Online kNN": (draw.online_knn(found), online(runs)),
+        }
+        charts = [figures.place(figure, title=name, says=says) for name, (figure, says) in drawn.items() if figure]
+        gaps += [Gap(name, WHY[name]) for name, (figure, _) in drawn.items() if figure is None]
+        terms = figures.place(draw.terms(found), title="Loss, term by term", says="The thick line is their sum.")
+    return Section("training", "Training", "Training", {"terms": terms, "charts": charts, "gaps": gaps})
 
 
 def online(runs: list[RunData]) -> str:
@@ -10,28 +32,3 @@ def online(runs: list[RunData]) -> str:
     tested = [run.repeat.resolved.get("data", {}).get("test", {}) for run in runs]
     names = dict.fromkeys(f"{test['name']} ({test['images']:,})" for test in tested if test)
     return f"while training: test images of {', '.join(names)} among training images, at most 2,000 of each"
-
-
-def training(runs: list[RunData], figures: Figures) -> str:
-    known = {run.name: run.training for run in runs if not isinstance(run.training, Missing)}
-    gaps = [missing(f"Training of {run.name}", run.training) for run in runs if isinstance(run.training, Missing)]
-    if not known:
-        return section("training", "Training", "".join(gaps))
-    spikes = sum(len(run.spikes) for run in known.values())
-    parts = {
-        "Gradient norm": figures.place(
-            draw.gradient(known),
-            title="Gradient norm",
-            says=f"Spikes, above three times the moving average: {spikes}.",
-        ),
-        "Learning rate": figures.place(draw.rate(known), title="Learning rate"),
-        "Online kNN": figures.place(draw.online_knn(known), title="Online kNN", says=online(runs)),
-    }
-    why = {
-        "Gradient norm": "metrics.jsonl has no grad_norm",
-        "Learning rate": "metrics.jsonl has no lr",
-        "Online kNN": "metrics.jsonl has no knn: the data have no labels, or knn_every=0",
-    }
-    gaps += [missing(name, why[name]) for name, shown in parts.items() if not shown]
-    terms = figures.place(draw.terms(known), title="Loss, term by term", says="The thick line is their sum.")
-    return section("training", "Training", terms + grid(*filter(None, parts.values())) + "".join(gaps))
