@@ -14,7 +14,7 @@ gives back what it had gained.
 import math
 import warnings
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, get_args
 
 import torch
@@ -22,11 +22,11 @@ from torch import Tensor, nn
 
 from reglet.diagnostics.diseases import Finding
 from reglet.diagnostics.training import gradient_norms
-from reglet.diagnostics.verdict import INVARIANCE, Symptoms, Verdict, diagnose
+from reglet.diagnostics.verdict import Symptoms, Verdict, diagnose
 from reglet.dist import world_size
 from reglet.losses.base import OnViews
 from reglet.losses.slices import Slices
-from reglet.types import Terms
+from reglet.types import INVARIANCE, Terms
 
 Action = Literal["warn", "stop", "raise"]
 AGAIN = 5  # steps until a suspicion is looked at again
@@ -71,6 +71,7 @@ class Doctor:
         self.verdict: Verdict | None = None  # of the last look
         self.timeline: list[dict[str, float | str]] = []  # one row for each look
         self.gradients: dict[str, float] = {}  # norm of each term's gradient on the embeddings, at the last look
+        self._model: nn.Module | None = None
         self._suspect = ""
         self._told: set[str] = set()
         self._next = max(grace, every)
@@ -93,9 +94,10 @@ class Doctor:
         features: of the encoder, before the projector, (n, d).
         terms: of the loss, before backward; then the share of the regularizer in the gradient is judged, too.
         loss: where there are no terms.
-        model: with the losses inside, to see whether ranks draw the same slices.
+        model: with the loss as `model.loss`, or the loss itself: to name the weight that it should have, and to see
+            whether ranks draw the same slices.
         """
-        self.step += 1
+        self.step, self._model = self.step + 1, model
         views = list(embeddings) if not isinstance(embeddings, Tensor) or embeddings.ndim == 3 else [embeddings]
         if not views or any(view.ndim != 2 for view in views):
             raise ValueError(f"embeddings are (n, d), or views of them; got {[tuple(view.shape) for view in views]}")
@@ -108,7 +110,7 @@ class Doctor:
             self._remember("features", [features])
         if self.step < self._next:
             return None
-        return self._look(views, terms or {}, model)
+        return self._look([embeddings] if isinstance(embeddings, Tensor) else views, terms or {}, model)
 
     def advice(self, share: float = 0.3) -> float | None:
         """By what the regularizer's weight must be multiplied for it to have `share` of the gradient on the embeddings.
@@ -120,6 +122,26 @@ class Doctor:
         against = sum(norm for name, norm in self.gradients.items() if name in INVARIANCE)
         own = sum(norm for name, norm in self.gradients.items() if name not in INVARIANCE)
         return share / (1 - share) * against / own if own > 0 and against > 0 else None
+
+    def weights(self, loss: nn.Module, share: float = 0.3) -> dict[str, float]:
+        """The weights of `loss` with which its regularizer would have `share` of the gradient on the embeddings.
+
+        >>> z = torch.randn(2, 64, 8).requires_grad_()
+        >>> from reglet.losses import BarlowTwinsLoss
+        >>> doctor, loss = Doctor(every=1, grace=0), BarlowTwinsLoss(weight=0.51)
+        >>> verdict = doctor.observe(z, terms=loss.terms(z))
+        >>> list(doctor.weights(loss, share=0.3))
+        ['weight']
+        """
+        factor = self.advice(share)
+        given = {name: getattr(loss, name, None) for name in WEIGHTS}
+        found = {name: value for name, value in given.items() if isinstance(value, int | float) and value > 0}
+        if factor is None or not found:
+            return {}
+        if (lam := found.get("lam")) is not None:  # of which the invariance has 1 - lam
+            odds = factor * lam / (1 - lam) if lam < 1 else math.inf
+            return {"lam": odds / (1 + odds) if math.isfinite(odds) else 1.0}
+        return {name: factor * value for name, value in found.items()}
 
     def state(self) -> dict[str, Any]:
         """What goes on after an interruption, as JSON; without samples of the steps before it."""
@@ -144,14 +166,14 @@ class Doctor:
             kept.popleft()
 
     @torch.no_grad()
-    def _look(self, views: list[Tensor], terms: Terms, model: nn.Module | None) -> Verdict:
+    def _look(self, given: list[Tensor], terms: Terms, model: nn.Module | None) -> Verdict:
         z = torch.cat(tuple(self._kept["embeddings"])).transpose(0, 1)  # (views, n, d)
         kept = self._kept["features"]
         features = torch.cat(tuple(kept))[:, 0] if kept else z[0]
         live = {name: term for name, term in terms.items() if term.requires_grad}
-        if live and all(view.requires_grad for view in views):
+        if live and all(z.requires_grad for z in given):
             with torch.enable_grad():
-                self.gradients = gradient_norms(live, views)
+                self.gradients = gradient_norms(live, given)
         found = diagnose(
             Symptoms(
                 features,
@@ -189,18 +211,24 @@ class Doctor:
         self.stop = self.action == "stop"
         if verdict.name not in self._told:
             self._told.add(verdict.name)
-            warnings.warn(sentence(verdict, self.step, self.advice()), DoctorWarning, stacklevel=4)
+            loss = getattr(self._model, "loss", self._model)
+            weights = self.weights(loss) if isinstance(loss, nn.Module) else {}
+            warnings.warn(sentence(verdict, self.step, self.advice(), weights), DoctorWarning, stacklevel=4)
 
 
+WEIGHTS = ("lam", "weight", "variance", "covariance")  # what losses call the weight of all but the invariance
 SHOWN = ("features.spread", "features.rank", "regularizer.share")
 
 
-def sentence(verdict: Verdict, step: int, factor: float | None = None) -> str:
+def sentence(
+    verdict: Verdict, step: int, factor: float | None = None, weights: Mapping[str, float] | None = None
+) -> str:
     """What a person reads: the disease, the evidence, the cause, what to do."""
     first = verdict.findings[0]
     more = ""
     if factor is not None and "regularizer" in first.name:
-        more = f" Times {factor:.3g}, its weight would have 30 % of the gradient."
+        named = " ".join(f"{name}={value:.3g}" for name, value in (weights or {}).items())
+        more = f" {named or f'Times {factor:.3g}, its weight'} would have 30 % of the gradient; share:0.3 keeps that."
     return f"step {step}: {first.name}. Seen: {first.evidence}. Cause: {first.cause}. Do: {first.next_step}.{more}"
 
 

@@ -1,4 +1,4 @@
-"""A weight that changes with the step: `weight=cosine(0, 1)`, or any function of the step.
+"""A weight that changes with the step: `weight=cosine(0, 1)`, any function of the step, or a share of the gradient.
 
 A loss takes a `Weight`.  A number stays a number and costs nothing.  A schedule is asked for its value when the loss is
 computed; the loop says which step that is:
@@ -64,30 +64,62 @@ class Schedule:
         return f"{self.shape}({', '.join([*map(repr, ends), *steps])})"
 
 
-Weight = int | float | Callable[..., float]  # a number, a Schedule, or a function of the step
+@dataclass(frozen=True)
+class Share:
+    """The weight with which a term has this share of the gradient; see `reglet.shares`.
+
+    >>> parse("share:0.3")
+    Share(share=0.3)
+    """
+
+    share: float
+
+    def __post_init__(self) -> None:
+        if isinstance(self.share, bool) or not isinstance(self.share, int | float) or not 0 < self.share < 1:
+            raise ValueError(f"a share of the gradient is between 0 and 1, got {self.share!r}")
+
+
+# A number, a Schedule or function of the step, a Share; or one of these in the words that `parse` takes.
+Weight = int | float | str | Share | Callable[..., float]
 
 
 def cosine(start: Number, end: Number, steps: int | None = None) -> Schedule:
-    """Half a cosine: slow at both ends."""
+    """Half a cosine: slow at both ends.
+
+    >>> [round(cosine(0, 1)(step, 5), 3) for step in range(5)]
+    [0.0, 0.146, 0.5, 0.854, 1.0]
+    """
     return Schedule("cosine", start, end, steps)
 
 
 def linear(start: Number, end: Number, steps: int | None = None) -> Schedule:
+    """A straight line from `start` to `end`.
+
+    >>> [linear(0, 1)(step, 5) for step in range(5)]
+    [0.0, 0.25, 0.5, 0.75, 1.0]
+    """
     return Schedule("linear", start, end, steps)
 
 
 def constant(value: Number) -> Schedule:
+    """The same at every step, as a schedule.
+
+    >>> constant(0.5)(10)
+    0.5
+    """
     return Schedule("constant", value, value)
 
 
 def parse(text: str) -> Weight:
-    """What a command line says: `0.5`, `cosine(0, 1)`, `linear(0, 1, steps=1000)`.
+    """What a command line says: `0.5`, `cosine(0, 1)`, `linear(0, 1, steps=1000)`, `share:0.3`.
 
     >>> parse("cosine(0,1)")
     cosine(0, 1)
     """
     makers: dict[str, Callable[..., Schedule]] = {"cosine": cosine, "linear": linear, "constant": constant}
     try:
+        if text.strip().startswith("share:"):
+            return Share(float(text.strip().removeprefix("share:")))
         tree = ast.parse(text.strip(), mode="eval").body
         if isinstance(tree, ast.Call) and isinstance(tree.func, ast.Name) and tree.func.id in makers:
             given = [ast.literal_eval(argument) for argument in tree.args]
@@ -97,13 +129,22 @@ def parse(text: str) -> Weight:
     except (SyntaxError, TypeError, ValueError) as error:
         raise ValueError(
             f"a weight is a number, or cosine(start, end), linear(start, end) or constant(value), the first two with "
-            f"or without steps=; got {text!r}"
+            f"or without steps=, or share:0.3, a share of the gradient between 0 and 1; got {text!r}"
         ) from error
 
 
 def checked_weight(name: str, weight: Weight) -> Weight:
-    """`weight`, if it is one: a finite number of at least 0, or something to call with the step."""
-    if callable(weight):
+    """`weight`, if it is one: a finite number of at least 0, a share, or something to call with the step.
+
+    >>> checked_weight("weight", 0.5), checked_weight("weight", "share:0.3")
+    (0.5, Share(share=0.3))
+    """
+    if isinstance(weight, str):
+        try:
+            return parse(weight)
+        except ValueError as error:
+            raise ValueError(str(error).replace("a weight", name, 1)) from error
+    if callable(weight) or isinstance(weight, Share):
         return weight
     if isinstance(weight, bool) or not isinstance(weight, int | float):
         raise TypeError(f"{name} must be a number or a function of the step, got {type(weight).__name__}")
@@ -113,7 +154,15 @@ def checked_weight(name: str, weight: Weight) -> Weight:
 
 
 def at(weight: Weight, step: int | None, steps: int | None = None, *, name: str = "weight") -> float:
-    """The number that `weight` is at `step` of `steps`.  name: what an error calls it."""
+    """The number that `weight` is at `step` of `steps`.  name: what an error calls it.
+
+    >>> at(linear(0, 1), 5, 11), at(0.3, None), at(lambda step: 2.0 * step, 3)
+    (0.5, 0.3, 6.0)
+    """
+    if isinstance(weight, Share):
+        raise ValueError(
+            f"{name} is a share of the gradient, which this loss cannot keep: give it a number or schedule"
+        )
     if not callable(weight):
         return float(weight)
     if isinstance(weight, Schedule) and weight.shape == "constant":
@@ -125,7 +174,15 @@ def at(weight: Weight, step: int | None, steps: int | None = None, *, name: str 
 
 
 class Scheduled:
-    """A module with weights that may be schedules.  `self.now("weight")` is what `self.weight` is at this step."""
+    """A module with weights that may be schedules.  `self.now("weight")` is what `self.weight` is at this step.
+
+    >>> class Norm(Scheduled, nn.Module):
+    ...     weight = linear(0, 1)
+    >>> norm = Norm()
+    >>> norm.set_step(5, 11)
+    >>> norm.now("weight")
+    0.5
+    """
 
     _step: int | None = None
     _steps: int | None = None
@@ -135,7 +192,7 @@ class Scheduled:
 
     def now(self, name: str) -> float:
         weight: Weight = getattr(self, name)
-        return self._scheduled(name) if callable(weight) else float(weight)
+        return float(weight) if isinstance(weight, int | float) else self._scheduled(name)
 
     @torch.compiler.disable  # otherwise each step would be compiled anew
     def _scheduled(self, name: str) -> float:
@@ -143,7 +200,14 @@ class Scheduled:
 
 
 def set_step(module: nn.Module, step: int, steps: int | None = None) -> None:
-    """Tell the scheduled weights of `module` and of everything inside it that this is `step` of `steps`, from 0."""
+    """Tell the scheduled weights of `module` and of everything inside it that this is `step` of `steps`, from 0.
+
+    >>> from reglet.losses import BarlowTwinsLoss
+    >>> loss = BarlowTwinsLoss(weight=cosine(0, 0.01))
+    >>> set_step(loss, 50, 101)
+    >>> round(loss.now("weight"), 4)
+    0.005
+    """
     for part in module.modules():
         if isinstance(part, Scheduled):
             part.set_step(step, steps)

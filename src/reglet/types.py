@@ -14,6 +14,7 @@ from torch import Tensor
 
 Scalar = Float[Tensor, ""]
 Terms = dict[str, Tensor]  # name -> weighted scalar: the loss is their sum, the log is the dict
+INVARIANCE = ("invariance", "alignment")  # what losses call the term that the others hold against
 P = TypeVar("P")
 
 

@@ -342,3 +342,13 @@ def test_method_bad_input() -> None:
     b = batch()
     with pytest.raises(ValueError, match="needs labels"):
         method(ERM())(Batch(b.views, 2))
+
+
+def test_coral_of_two_precisions_has_no_nan_in_its_gradient() -> None:
+    """The gradient of the half-precision domain is summed in float64 and cast once; infinite is right for it."""
+    z = [torch.full((5, 8), 1000.0, dtype=torch.float16), 1e20 * torch.randn(5, 8, dtype=torch.float64)]
+    for each in z:
+        each.data += torch.arange(5).to(each)[:, None]
+    leaves = [each.requires_grad_() for each in z]
+    reglet.methods.domains.coral(leaves).backward()
+    assert not any(each.grad is None or each.grad.isnan().any() for each in leaves)

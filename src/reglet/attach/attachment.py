@@ -67,6 +67,12 @@ def attach(
     allow_unused: blocks that did not run (LayerDrop) are left out of the loss, instead of an error.
 
     A deep copy or pickle of the model is free of the attachment.  Attach before `torch.compile`.
+
+    >>> from reglet import SIM
+    >>> net, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3)), torch.randn(4, 3, 12, 12)
+    >>> sim = attach(net, "2", SIM(), example=x)
+    >>> (net(x).mean() + 5e-3 * sim.loss()).backward()
+    >>> sim.remove()
     """
     refuse_compiled(model)
     name = type(loss).__name__ if name is None else name
@@ -114,6 +120,13 @@ class Attachment(nn.Module):
         Switch it off where DDP has this module inside; it is then done twice, which changes nothing and takes longer.
 
     A copy of it is attached to a copy of the model: `deepcopy` of a module that has both copies both.
+
+    >>> from reglet import SIM
+    >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3))
+    >>> sim = attach(net, "2", SIM())
+    >>> out = net(torch.randn(4, 3, 12, 12))
+    >>> sim.blocks, list(sim.terms())
+    (['2'], ['2'])
     """
 
     _model: nn.Module

@@ -34,6 +34,11 @@ class Compare(nn.Module):
         "auto": linear where the widths differ and the loss wants them equal.
 
     Grids of different size meet where both have as few points as the other along each axis; each is averaged there.
+
+    >>> from reglet import Cosine
+    >>> early, late = torch.randn(4, 9, 16), torch.randn(4, 9, 32)
+    >>> compare = Compare(Cosine(), projector="linear")
+    >>> head = compare.build(early, late, position=0)
     """
 
     reduction = "mean"

@@ -26,6 +26,11 @@ class OnFeatures(nn.Module):
     layout: where outputs have their channels, and how many tokens at the start are no places.
 
     The batch over all ranks is the loss's own affair: give it `gather=True`.
+
+    >>> import torch
+    >>> from reglet.losses import SIGReg
+    >>> OnFeatures(SIGReg(), on="pooled").rows(torch.randn(4, 8, 5, 5)).shape
+    torch.Size([4, 8])
     """
 
     reduction = "mean"

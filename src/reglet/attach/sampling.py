@@ -48,6 +48,7 @@ class Sampler(nn.Module):
         self.step = int(state)
         self._places.clear()
 
+    @torch.compiler.disable
     def advance(self) -> None:
         self.step += 1
         self._places.update(self._draw(list(self._places)))

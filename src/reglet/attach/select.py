@@ -7,6 +7,12 @@ from fnmatch import fnmatchcase
 from torch import nn
 
 Where = str | Sequence[str] | type[nn.Module] | Callable[[str, nn.Module], bool]
+"""Which blocks: a name or glob, several, a class, or a predicate of name and module.
+
+>>> net = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+>>> [list(matching(net, where)) for where in ("0", ["0", "1"], nn.ReLU, lambda name, module: name == "1")]
+[['0'], ['0', '1'], ['1'], ['1']]
+"""
 
 LISTED = 60  # names printed in an error
 

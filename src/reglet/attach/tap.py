@@ -21,6 +21,10 @@ class PerBlock(Protocol):
     the block may overwrite; `after(taken, y)` takes what it needs of the output; and `forward(pair)` is the scalar.
     `losses`, called by `loss()`, gives the scalars of many calls.  `source` may name a child of the block whose output
     stands for the block's input.  `advance` is called once after every `loss()`.
+
+    >>> from reglet.blocks import SIM
+    >>> isinstance(SIM(), PerBlock)
+    True
     """
 
     reduction: str

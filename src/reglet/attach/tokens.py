@@ -25,6 +25,10 @@ class Layout:
     skip_tokens: so many tokens at the start of a sequence (class token, registers) are left out.
     grid: of a sequence: "square" if its tokens are the patches of a square image, row by row; "line" if they follow
         each other.  Asked for only where sequences of different length are compared.
+
+    >>> tokens, grid = Layout().tokens(torch.zeros(2, 8, 5, 5))
+    >>> tokens.shape, grid
+    (torch.Size([2, 25, 8]), (5, 5))
     """
 
     channel_dim: int | None = None

@@ -79,12 +79,26 @@ class Watch:
 
 
 def watch(model: nn.Module, where: Where) -> Watch:
-    """Read the outputs of the blocks `where`: `with watch(...).open() as taps: model(x)`."""
+    """Read the outputs of the blocks `where`: `with watch(...).open() as taps: model(x)`.
+
+    >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    >>> with watch(net, "0").open() as taps:
+    ...     out = net(torch.zeros(2, 3))
+    >>> taps["0"][0].shape
+    torch.Size([2, 4])
+    """
     return Watch(model, where)
 
 
 class Alteration:
-    """An operator on the outputs of some blocks.  Made by `alter`."""
+    """An operator on the outputs of some blocks.  Made by `alter`.
+
+    >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    >>> zeroed = alter(net, "0", torch.zeros_like)
+    >>> net(torch.ones(2, 3)).sum().item()
+    0.0
+    >>> zeroed.remove()
+    """
 
     def __init__(self, handles: list[RemovableHandle]) -> None:
         self._handles = handles
@@ -98,6 +112,11 @@ def alter(model: nn.Module, where: Where, operator: Callable[[Tensor], Tensor]) 
     """Replace the outputs of the blocks `where` by `operator(h)`, of the same shape, while those blocks train.
 
     In a tuple or dict the first floating-point tensor is replaced.  A deep copy of the model is not altered.
+
+    >>> net = nn.Sequential(nn.Linear(3, 4), nn.ReLU())
+    >>> noise = alter(net, "0", lambda h: h + 0.1 * torch.randn_like(h))  # in training only
+    >>> out = net(torch.zeros(2, 3))
+    >>> noise.remove()
     """
     refuse_compiled(model)
 

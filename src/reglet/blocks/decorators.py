@@ -37,6 +37,19 @@ def init_SIM(
 ) -> Callable[[F], F]:
     """Give each block a head.  `channels` names the arguments of `__init__`, or else the attributes that it sets,
     that hold the numbers of channels going in and coming out.
+
+    >>> class Block(nn.Module):
+    ...     @init_SIM(channels=("width", "width"))
+    ...     def __init__(self, width):
+    ...         super().__init__()
+    ...         self.layer = nn.Conv2d(width, width, 3, padding=1)
+    ...     @forward_with_SIM()
+    ...     def forward(self, x):
+    ...         return x + self.layer(x)
+    >>> net = nn.Sequential(Block(8), Block(8))
+    >>> out = net(torch.randn(4, 8, 6, 6))
+    >>> collect_SIM(net).shape
+    torch.Size([])
     """
     sim = SIM() if sim is None else sim
     if sim.match == "shortcut":
@@ -71,7 +84,21 @@ def _number(block: nn.Module, arguments: dict[str, Any], name: str) -> int:
 
 
 def forward_with_SIM() -> Callable[[F], F]:
-    """Let the block's head see what goes into `forward` and what comes out."""
+    """Let the block's head see what goes into `forward` and what comes out.
+
+    >>> class Block(nn.Module):
+    ...     @init_SIM()
+    ...     def __init__(self, in_channels, out_channels):
+    ...         super().__init__()
+    ...         self.layer = nn.Conv2d(in_channels, out_channels, 1)
+    ...     @forward_with_SIM()
+    ...     def forward(self, x):
+    ...         return self.layer(x)
+    >>> block = Block(8, 16)
+    >>> out = block(torch.randn(4, 8, 6, 6))
+    >>> collect_SIM(block).shape
+    torch.Size([])
+    """
 
     def decorate(forward: F) -> F:
         @wraps(forward)
@@ -90,7 +117,20 @@ def forward_with_SIM() -> Callable[[F], F]:
 
 
 def collect_SIM(model: nn.Module) -> Scalar:
-    """The SIM loss of all decorated blocks in `model`, of all training forwards since it was last asked for."""
+    """The SIM loss of all decorated blocks in `model`, of all training forwards since it was last asked for.
+
+    >>> class Block(nn.Module):
+    ...     @init_SIM()
+    ...     def __init__(self, in_channels, out_channels):
+    ...         super().__init__()
+    ...         self.layer = nn.Conv2d(in_channels, out_channels, 1)
+    ...     @forward_with_SIM()
+    ...     def forward(self, x):
+    ...         return self.layer(x)
+    >>> net = nn.Sequential(Block(8, 16), Block(16, 8))
+    >>> out = net(torch.randn(4, 8, 6, 6))
+    >>> loss = out.square().mean() + 5e-3 * collect_SIM(net)
+    """
     taps = [tap for module in model.modules() if isinstance(tap := getattr(module, "sim_tap", None), Tap)]
     sims = [sim for sim in {id(tap.loss): tap.loss for tap in taps}.values() if isinstance(sim, SIM)]
     if not sims:
@@ -104,3 +144,18 @@ def collect_SIM(model: nn.Module) -> Scalar:
 
 
 sim_loss = property(collect_SIM)
+"""`collect_SIM` as an attribute of the model, as Algorithm 1 has it.
+
+>>> class Net(nn.Module):
+...     sim_loss = sim_loss
+...     @init_SIM()
+...     def __init__(self, in_channels, out_channels):
+...         super().__init__()
+...         self.layer = nn.Conv2d(in_channels, out_channels, 1)
+...     @forward_with_SIM()
+...     def forward(self, x):
+...         return self.layer(x)
+>>> net = Net(8, 16)
+>>> out = net(torch.randn(4, 8, 6, 6))
+>>> loss = out.square().mean() + 5e-3 * net.sim_loss
+"""

@@ -83,7 +83,12 @@ def patch_ntxent(
 
 
 class PatchNTXent(nn.Module):
-    """`patch_ntxent` with its settings."""
+    """`patch_ntxent` with its settings.
+
+    >>> tokens, momentum = torch.randn(2, 4, 9, 16)
+    >>> bool(PatchNTXent()(tokens, tokens) < PatchNTXent()(tokens, momentum))
+    True
+    """
 
     def __init__(
         self, *, temperature: float = 0.3, intra: bool = True, symmetric: bool = True, gather: bool = False

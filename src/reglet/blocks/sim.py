@@ -52,6 +52,10 @@ class SIM(nn.Module):
         code's 1e-6 changes it by 1e-4.
 
     A strided block's output token is compared with the mean of x over its window.
+
+    >>> x, y = torch.randn(2, 8, 49, 32)  # what went into a block and what came out: 8 samples of 49 tokens
+    >>> SIM()(x, y).shape
+    torch.Size([])
     """
 
     def __init__(

@@ -65,7 +65,14 @@ class Pair(NamedTuple):
 
 
 class SIMHead(nn.Module):
-    """The loss of one block.  `before` looks at its input, `after` at its output, `forward` computes.  See `SIM`."""
+    """The loss of one block.  `before` looks at its input, `after` at its output, `forward` computes.  See `SIM`.
+
+    >>> from reglet.blocks import SIM
+    >>> head = SIM().head_of(32, 64)
+    >>> pair = head.after(head.before(torch.randn(8, 49, 32)), torch.randn(8, 49, 64))
+    >>> head(pair).shape
+    torch.Size([])
+    """
 
     def __init__(
         self,

@@ -32,7 +32,12 @@ Variant = Literal["official", "visreg"]
 def barlow_twins(
     z0: Float[Tensor, "n d"], z1: Float[Tensor, "n d"], *, eps: float = 1e-5, variant: Variant = "official"
 ) -> tuple[Scalar, Scalar]:
-    """sum_i (C_ii - 1)^2 and sum_{i != j} C_ij^2, unweighted."""
+    """sum_i (C_ii - 1)^2 and sum_{i != j} C_ij^2, unweighted.
+
+    >>> z = torch.tensor([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
+    >>> [round(term.item(), 2) for term in barlow_twins(z, -z)]  # each feature correlates with itself by -1, not by 1
+    [8.0, 0.0]
+    """
     choice("variant", variant, get_args(Variant))
     positive(eps=eps)
     return _mean_over_pairs([z0, z1], [(0, 1)], Ranks((len(z0),)), eps, variant)

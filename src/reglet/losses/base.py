@@ -11,8 +11,9 @@ from torch import Tensor, nn
 from reglet.check import no_overflow
 from reglet.dist import Group, Ranks, agree, concat_over_ranks
 from reglet.precision import FullBackward, at_least_float32, no_autocast, of_one_dtype
-from reglet.schedules import Scheduled
-from reglet.types import Scalar, Terms, total
+from reglet.schedules import Scheduled, Share
+from reglet.shares import keep_shares
+from reglet.types import INVARIANCE, Scalar, Terms, total
 
 Views = Tensor | Sequence[Tensor]
 
@@ -58,12 +59,44 @@ class OnViews(Scheduled, nn.Module):
             self._require_least(z, ranks)  # of the whole batch: a rank may hold one sample, and all ranks must agree
             if outside is not None:
                 z = outside.enter(z)[0] if isinstance(z, Tensor) else list(outside.enter(*z))
-            terms = self.compute_on_ranks(z, n_global, ranks)
+            shares = self.shares()
+            compute = self._with_shares if shares else self.compute_on_ranks
+            terms = compute(z, n_global, ranks)
             if outside is not None:
                 terms = dict(zip(terms, outside.leave(*terms.values()), strict=True))
             if ranks.size == 1:  # of several, one alone must not raise
                 no_overflow(type(self).__name__, terms, *z)
             return terms
+
+    def now(self, name: str) -> float:
+        """What the weight `name` is at this step; 1 for a share of the gradient, which is kept after the maths."""
+        return 1.0 if isinstance(getattr(self, name), Share) else super().now(name)
+
+    def shares(self) -> dict[str, Share]:
+        """Weights that are shares of the gradient, by name."""
+        return {name: weight for name, weight in vars(self).items() if isinstance(weight, Share)}
+
+    def governed(self, weight: str, terms: Terms) -> list[str]:
+        """The terms that a weight multiplies: the one of its name, or all but the invariance."""
+        return [weight] if weight in terms else [name for name in terms if name not in INVARIANCE]
+
+    @torch.compiler.disable
+    def _with_shares(self, z: Tensor | list[Tensor], n_global: int, ranks: Ranks) -> Terms:
+        live = torch.is_grad_enabled() and any(view.requires_grad for view in z)
+        with torch.enable_grad():
+            if not live:
+                leaf = [view.detach().requires_grad_() for view in z]
+                z = torch.stack(leaf) if isinstance(z, Tensor) else leaf
+            terms = self.compute_on_ranks(z, n_global, ranks)
+            owners = {weight: self.governed(weight, terms) for weight in self.shares()}
+            found = keep_shares(terms, self.shares(), owners, [z] if isinstance(z, Tensor) else z, ranks=ranks)
+        terms = self._scaled(terms, owners, found)
+        return terms if live else {name: term.detach() for name, term in terms.items()}
+
+    def _scaled(self, terms: Terms, owners: dict[str, list[str]], weights: dict[str, Tensor]) -> Terms:
+        """The terms with the weights that were found for shares."""
+        of = {name: weights[weight] for weight, names in owners.items() for name in names}
+        return {name: of[name].to(term.dtype) * term if name in of else term for name, term in terms.items()}
 
     def compute_on_ranks(self, z: Tensor | list[Tensor], n_global: int, ranks: Ranks) -> Terms:
         """The terms of the whole batch, of which `z` is this rank's part; the same on every rank."""

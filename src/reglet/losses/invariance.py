@@ -13,7 +13,7 @@ from reglet.dist import Ranks
 from reglet.losses.base import OnViews
 from reglet.losses.shortcut import shortcut
 from reglet.losses.slices import Slices
-from reglet.schedules import Weight
+from reglet.schedules import Share, Weight, checked_weight
 from reglet.types import Scalar, Terms
 
 Init = TypeVar("Init", bound=Callable[..., None])
@@ -41,7 +41,8 @@ def invariance(z: Float[Tensor, "v n d"], n_global: int) -> Scalar:
 
 
 class WithInvariance(OnViews):
-    """L = lam * regularizer + (1 - lam) * invariance.  lam may be a schedule.
+    """L = lam * regularizer + (1 - lam) * invariance.  lam may be a schedule, or the share of the gradient
+    that the regularizer has, as lam="share:0.3".
 
     >>> from reglet import SIGReg
     >>> list(WithInvariance(SIGReg(slices=64), lam=0.5).terms(torch.randn(2, 32, 8)))
@@ -50,16 +51,32 @@ class WithInvariance(OnViews):
 
     def __init__(self, regularizer: OnViews, *, lam: Weight) -> None:
         super().__init__(gather=regularizer.gather, group=regularizer.group, check_finite=regularizer.check_finite)
-        self.regularizer, self.lam = regularizer, lam if callable(lam) else _fraction(lam)
+        self.regularizer, self.lam = regularizer, checked_weight("lam", lam)
+        if isinstance(self.lam, int | float):
+            _fraction(self.lam)
+        if isinstance(self.lam, Share) and regularizer.shares():
+            raise ValueError(f"lam is the share of all terms but one, so {', '.join(regularizer.shares())} are weights")
 
     @property
     def slices(self) -> Slices:
         return cast(Slices, self.regularizer.slices)
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        lam = _fraction(self.now("lam"))
+        lam = 0.5 if isinstance(self.lam, Share) else _fraction(self.now("lam"))
         weighted = {name: lam * term for name, term in self.regularizer.compute(z, n_global).items()}
         return {**weighted, "invariance": (1 - lam) * invariance(z, n_global)}
+
+    def shares(self) -> dict[str, Share]:
+        return super().shares() | self.regularizer.shares()
+
+    def _scaled(self, terms: Terms, owners: dict[str, list[str]], weights: dict[str, Tensor]) -> Terms:
+        if "lam" not in weights:
+            return super()._scaled(terms, owners, weights)
+        lam = weights["lam"] / (1 + weights["lam"])  # found for lam = 1 - lam = 0.5
+        return {
+            name: (2 * ((1 - lam) if name == "invariance" else lam)).to(term.dtype) * term
+            for name, term in terms.items()
+        }
 
 
 def _fraction(lam: float) -> float:

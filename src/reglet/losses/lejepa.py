@@ -15,6 +15,11 @@ class LeJEPALoss(WithInvariance):
 
     The centre of the invariance is the mean of the global views; without local views, of all views, as in the authors'
     minimal example.  lam: 0.02 as there (lightly: 0.05).  The other arguments are SIGReg's.
+
+    >>> import torch
+    >>> z0, z1 = torch.randn(2, 32, 8)
+    >>> list(LeJEPALoss(slices=64).terms(z0, z1))
+    ['sigreg', 'invariance']
     """
 
     @takes_arguments_of(SIGReg)

@@ -29,6 +29,10 @@ def ntxent(z0: Float[Tensor, "n d"], z1: Float[Tensor, "n d"], *, temperature: f
 
     This form keeps the digits of its gradient when the positive wins by far.  The gradient of a cross-entropy is
     p_j - 1, which float32 rounds to 0 there.
+
+    >>> z = torch.eye(4)
+    >>> round(ntxent(z, z, temperature=0.5).item(), 4)
+    0.5944
     """
     check.positive(temperature=temperature)
     n = len(z0)

@@ -12,6 +12,9 @@ from weakref import WeakKeyDictionary, ref
 import torch
 from torch.utils.checkpoint import _CheckpointFrame
 
+# torch 2.6 and 2.7 do not say which hooks are active.  A repeated call is then refused, as under other hooks.
+_active_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: None)
+
 # frame -> caller -> what its calls were given, in order;  hook of one second run -> caller -> how many it has repeated
 _given: "WeakKeyDictionary[Any, WeakKeyDictionary[Any, list[int]]]" = WeakKeyDictionary()
 _repeated: "WeakKeyDictionary[Any, WeakKeyDictionary[Any, int]]" = WeakKeyDictionary()
@@ -19,7 +22,7 @@ _repeated: "WeakKeyDictionary[Any, WeakKeyDictionary[Any, int]]" = WeakKeyDictio
 
 def same_again(caller: object, fresh: Callable[[], int]) -> int:
     """`fresh()`; in the second run, what the call that is repeated was given."""
-    hooks = torch._C._autograd._top_saved_tensors_default_hooks(True)
+    hooks = _active_hooks(True)
     frame = None if hooks is None else _frame(hooks[0])
     if torch._C._current_graph_task_id() == -1:  # not within a backward pass
         value = fresh()

@@ -19,7 +19,13 @@ from reglet.types import Scalar, Terms
 def epps_pulley(
     z: Float[Tensor, "v n d"], directions: Float[Tensor, "k d"], *, knots: int = 17, t_max: float = 3.0
 ) -> Scalar:
-    """mean_{v,k} T(z w_k) for the given unit directions."""
+    """mean_{v,k} T(z w_k) for the given unit directions.
+
+    >>> import torch
+    >>> z = torch.randn(1, 256, 8)
+    >>> bool(epps_pulley(z, torch.eye(8)) < epps_pulley(0 * z, torch.eye(8)))
+    True
+    """
     return sliced_sum(z, Given(directions), EppsPulley(knots, t_max)) / len(directions)
 
 

@@ -70,7 +70,12 @@ def smi_alignment(
     target: float = 1.0,
     signed: bool = False,
 ) -> Scalar:
-    """L_on, summed over samples and over the compared pairs of views."""
+    """L_on, summed over samples and over the compared pairs of views.
+
+    >>> z = torch.eye(4)
+    >>> bool(smi_alignment(z, z, on="neg") < smi_alignment(z, z.roll(1, 0), on="neg"))
+    True
+    """
     check.choice("on", on, get_args(On))
     check.positive(eps=eps)
     check.finite(target=target)
@@ -90,7 +95,12 @@ def smi_alignment(
 def smi_redundancy(
     *views: Float[Tensor, "n d"], W: Sequence[Sequence[float]] = ((2, 1), (1, 2)), eps: float = 1e-6, off: Off = "sq"
 ) -> Scalar:
-    """sum_{a <= b} of L_off between views a and b, W[a][b] times; half as often for a = b."""
+    """sum_{a <= b} of L_off between views a and b, W[a][b] times; half as often for a = b.
+
+    >>> z = torch.eye(4)
+    >>> round(smi_redundancy(z, z).item(), 4)
+    0.1249
+    """
     check.choice("off", off, get_args(Off))
     check.positive(eps=eps)
     unit, _ = pearson_rows(torch.stack(views))

@@ -37,7 +37,12 @@ Variant = Literal["official", "paper", "solo", "visreg"]
 
 @formula("v n d")
 def vicreg_regularizers(z: Float[Tensor, "v n d"], *, gamma: float = 1.0, eps: float = 1e-4) -> tuple[Scalar, Scalar]:
-    """v and c, each the mean over views."""
+    """v and c, each the mean over views.
+
+    >>> v, c = vicreg_regularizers(torch.ones(1, 16, 4))  # collapsed: no deviation, nothing to correlate
+    >>> round(v.item(), 4), c.item()
+    (0.99, 0.0)
+    """
     positive(gamma=gamma, eps=eps)
     return _regularizers(list(z.unbind()), Ranks((z.shape[1],)), gamma, eps)
 

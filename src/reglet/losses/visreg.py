@@ -29,13 +29,23 @@ from reglet.types import Scalar, Terms
 
 @formula("v n d")
 def visreg_center(z: Float[Tensor, "v n d"]) -> Scalar:
-    """mean_{v,j} mu_vj^2."""
+    """mean_{v,j} mu_vj^2.
+
+    >>> import torch
+    >>> visreg_center(torch.full((1, 8, 4), 3.0)).item()
+    9.0
+    """
     return z.mean(dim=1).square().mean()
 
 
 @formula("v n d")
 def visreg_scale(z: Float[Tensor, "v n d"], *, eps: float = 1e-6) -> Scalar:
-    """mean_{v,j} (std_vj - 1)^2."""
+    """mean_{v,j} (std_vj - 1)^2.
+
+    >>> import torch
+    >>> round(visreg_scale(torch.zeros(1, 8, 4)).item(), 4)
+    1.0
+    """
     check.positive(eps=eps)
     return (standardize(z, eps=eps, detach=True).std - 1).square().mean()
 
@@ -49,7 +59,13 @@ def visreg_shape(
     detach: bool = True,
     positions: Positions = "weibull",
 ) -> Scalar:
-    """mean_{v,i,k} (sort_i(zn w_k) - q_i)^2 for the given unit directions."""
+    """mean_{v,i,k} (sort_i(zn w_k) - q_i)^2 for the given unit directions.
+
+    >>> import torch
+    >>> z = torch.randn(1, 256, 8)
+    >>> bool(visreg_shape(z, torch.eye(8)) < visreg_shape(z.sign(), torch.eye(8)))
+    True
+    """
     check.positive(eps=eps)
     check.flag(detach=detach)
     check.choice("positions", positions, get_args(Positions))

@@ -68,6 +68,14 @@ class AugSelf(Method):
     crop, color: 0.5 each, as SER compares with; the others are off.
     layer: None for the backbone's features, or an intermediate layer (SER's table 6, where weights were 0.03 to 0.5).
     jitter, sigma: the strengths that the view policy has, to which differences are related.
+
+    >>> from reglet import BarlowTwinsLoss, backbones, methods, views
+    >>> net = backbones.ConvNet(widths=(8, 16), depth=1)
+    >>> base = methods.JointEmbedding(net, BarlowTwinsLoss(), projector=backbones.projector(16, widths=(16, 8)))
+    >>> two, images = views.policy("simclr", size=16), torch.rand(8, 3, 20, 20)
+    >>> draws = two.draw(8)
+    >>> sorted(AugSelf(base, hidden=16)(Batch(two.apply(images, draws), n_global=2, draws=draws)))
+    ['augself_color', 'augself_crop', 'invariance', 'redundancy']
     """
 
     def __init__(

@@ -34,6 +34,11 @@ class BYOL(Method):
 
     momentum: of the teacher at the start, to 1 in a half cosine.  Views go one after the other, so batch norm sees each
     for itself.  Ranks hold equally many samples.
+
+    >>> from reglet.backbones import ConvNet
+    >>> method = BYOL(ConvNet(widths=(8, 16), depth=1))
+    >>> list(method(Batch(torch.rand(2, 8, 3, 16, 16).unbind(), n_global=2)))
+    ['prediction']
     """
 
     def __init__(
@@ -72,6 +77,11 @@ class SimSiam(Method):
     """projector: 2048-2048-2048 with batch norm after every layer; predictor: 512-2048 with one between; if not given.
 
     The authors keep the predictor's learning rate constant.  Ranks hold equally many samples.
+
+    >>> from reglet.backbones import ConvNet
+    >>> method = SimSiam(ConvNet(widths=(8, 16), depth=1))
+    >>> list(method(Batch(torch.rand(2, 8, 3, 16, 16).unbind(), n_global=2)))
+    ['prediction']
     """
 
     def __init__(

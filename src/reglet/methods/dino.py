@@ -47,6 +47,11 @@ class DINO(Method):
 
     Ranks hold equally many samples.  The method's own parts end here: the authors also clip every parameter's gradient
     at 0.3 and let weight decay rise from 0.04 to 0.4.
+
+    >>> from reglet.backbones import ConvNet
+    >>> method = DINO(ConvNet(widths=(8, 16), depth=1), out_dim=32)
+    >>> list(method(Batch(torch.rand(2, 8, 3, 16, 16).unbind(), n_global=2)))
+    ['distillation']
     """
 
     center: Tensor

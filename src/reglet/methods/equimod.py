@@ -17,7 +17,9 @@ from reglet.method import Batch, Method, innermost
 from reglet.methods.heads import normed_mlp
 from reglet.methods.view_features import Reader, add, require_draws, without_last_view
 from reglet.moves import moved
-from reglet.types import Terms
+from reglet.schedules import Weight
+from reglet.shares import SharedWeight
+from reglet.types import Terms, total
 from reglet.views import Draw
 
 PARAMETERS = 18
@@ -50,13 +52,22 @@ class EquiMod(Method):
         policy = Policy((*two.views, plain), n_global=2)
 
     layer: None for the backbone's features, or an intermediate layer (SER's table 6).
+
+    >>> from reglet import BarlowTwinsLoss, backbones, methods, views
+    >>> net = backbones.ConvNet(widths=(8, 16), depth=1)
+    >>> base = methods.JointEmbedding(net, BarlowTwinsLoss(), projector=backbones.projector(16, widths=(16, 8)))
+    >>> two, plain = views.policy("simclr", size=16), views.policy("plain", size=16)
+    >>> three = views.Policy((*two.views, plain.views[0]), n_global=2)
+    >>> draws = three.draw(8)
+    >>> sorted(EquiMod(base, width=8)(Batch(three.apply(torch.rand(8, 3, 20, 20), draws), n_global=2, draws=draws)))
+    ['equimod', 'invariance', 'redundancy']
     """
 
     def __init__(
         self,
         method: Method,
         *,
-        weight: float = 1.0,
+        weight: Weight = 1.0,
         temperature: float = 0.2,
         layer: int | str | None = None,
         width: int = 128,
@@ -64,7 +75,7 @@ class EquiMod(Method):
         gather: bool = True,
     ) -> None:
         super().__init__()
-        self.method, self.weight = method, weight
+        self.method, self.balance = method, SharedWeight(weight)
         self.reader = Reader(method, layer, example=example)
         dim = self.reader.dim
         self.projector = normed_mlp(dim, widths=(dim, dim, width))
@@ -87,7 +98,8 @@ class EquiMod(Method):
             done = self.parameter_layer(omega.to(plain.dtype))
             predicted = self.predictor(torch.cat([y0, done], dim=1))
             losses.append(self.loss(self.projector(h[t]), predicted))
-        return add(terms, {"equimod": self.weight * torch.stack(losses).mean()})
+        loss = torch.stack(losses).mean()
+        return add(terms, {"equimod": self.balance(loss, total(terms), on=self.backbone.parameters())})
 
     def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
         return self.method.encode(x)

@@ -32,7 +32,9 @@ from reglet.methods.equivariant_batch import BlockMaps, Grid, observed, partly_t
 from reglet.methods.equivariant_views import part_of, require_aligned, require_one_of
 from reglet.methods.momentum import Teacher, half_cosine
 from reglet.methods.token_maps import Layer, as_tokens, block_names, widths
-from reglet.types import Scalar, Terms
+from reglet.schedules import Weight
+from reglet.shares import SharedWeight
+from reglet.types import Scalar, Terms, total
 
 
 class TokenHead(nn.Module):
@@ -60,12 +62,22 @@ class Equivariant(Method):
     layer: 3 is the output of the third block, "blocks.*" of all, "layer2" that of a ResNet's second stage.  [CLS] may
         join the tokens before it or after; there it is left out.
     share, weight, temperature: r, lambda and tau.  Scripts of the authors have tau 0.4 or 0.5, lambda 0.3 to 1.
+        lambda may be a schedule, or "share:0.3" of the gradient.
     group: what is drawn; all of it if not given.
     target, intra: "momentum" and False are what the authors' code means to do.
     pairs: with more than two views the losses of views 0 and 1, 2 and 3, ... are summed (code), or averaged.
     patch: in pixels.  Of a network without patches, the stride: sizes of transformed images are multiples of it.
     example: images, for the widths of layers in networks other than our ViT.
     gather: negatives of all ranks.
+
+    >>> from reglet import BarlowTwinsLoss, backbones, methods, views
+    >>> net = backbones.vit_mini(size=16, cls_layer=2)
+    >>> base = methods.JointEmbedding(net, BarlowTwinsLoss(), projector=backbones.projector(net.dim, widths=(16, 8)))
+    >>> policy = methods.AlignedViews(views.policy("ser", size=16), share=0.5)
+    >>> draws = policy.draw(4)
+    >>> batch = Batch(policy.apply(torch.rand(4, 3, 16, 16), draws), n_global=2, draws=draws)
+    >>> sorted(Equivariant(base, layer=2, share=0.5)(batch))
+    ['equivariance', 'invariance', 'redundancy']
     """
 
     def __init__(
@@ -74,7 +86,7 @@ class Equivariant(Method):
         *,
         layer: Layer = 3,
         share: float = 0.01,
-        weight: float = 0.5,
+        weight: Weight = 0.5,
         temperature: float = 0.3,
         group: Symmetry | None = None,
         target: Literal["online", "momentum"] = "online",
@@ -96,7 +108,8 @@ class Equivariant(Method):
         require_one_of("base", base, ("one", "two"))
         require_one_of("pairs", pairs, ("sum", "mean"))
         require_one_of("grad_mode", grad_mode, ("full", "released"))
-        self.method, self.share, self.weight, self.temperature = method, share, weight, temperature
+        self.method, self.share, self.temperature = method, share, temperature
+        self.balance = SharedWeight(weight)
         self.group = Symmetry() if group is None else group
         self.target, self.intra, self.symmetric = target, intra, symmetric
         self.base, self.pairs, self.grad_mode, self.gather, self.name = base, pairs, grad_mode, gather, name
@@ -133,7 +146,7 @@ class Equivariant(Method):
             raise ValueError(f"there is a term {self.name!r} already: give this one another name=")
         with torch.set_grad_enabled(torch.is_grad_enabled() and self.grad_mode == "full"):
             value = self._equivariance(elements, to_partner, student, teacher)
-        return terms | {self.name: self.weight * value}
+        return terms | {self.name: self.balance(value, total(terms), on=self.backbone.parameters())}
 
     def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
         return self.method.encode(x)

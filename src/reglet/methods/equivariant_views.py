@@ -38,6 +38,12 @@ class AlignedViews:
         takes the whole image, as the paper says.
     ranks: into how many parts the batch will be cut that is drawn here.  None: as many as there are ranks, because
         reglet's trainer draws for all ranks at once; 1 for a loop that draws for each rank apart.
+
+    >>> from reglet.views import policy
+    >>> aligned = AlignedViews(policy("ser", size=32), share=0.5)
+    >>> first, second = aligned.draw(8)[:2]
+    >>> torch.equal(first.flip[4:], second.flip[4:])
+    True
     """
 
     policy: Policy

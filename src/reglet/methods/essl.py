@@ -13,7 +13,9 @@ from torch import Tensor, nn
 from reglet.method import Batch, Method, innermost
 from reglet.methods.view_features import Reader, add, without_last_view
 from reglet.precision import at_least_float32, no_autocast
-from reglet.types import Terms
+from reglet.schedules import Weight
+from reglet.shares import SharedWeight
+from reglet.types import Terms, total
 
 
 def rotation_head(dim: int) -> nn.Sequential:
@@ -39,13 +41,20 @@ class ESSL(Method):
 
     weight: 0.4 in the paper, 1 in SER's code.
     layer: None for the backbone's features, or an intermediate layer.
+
+    >>> from reglet import BarlowTwinsLoss, backbones, methods
+    >>> net = backbones.ConvNet(widths=(8, 16), depth=1)
+    >>> base = methods.JointEmbedding(net, BarlowTwinsLoss(), projector=backbones.projector(16, widths=(16, 8)))
+    >>> views = [torch.rand(8, 3, 16, 16), torch.rand(8, 3, 16, 16), torch.rand(8, 3, 8, 8)]
+    >>> sorted(ESSL(base)(Batch(views, n_global=2)))
+    ['invariance', 'redundancy', 'rotation']
     """
 
     def __init__(
-        self, method: Method, *, weight: float = 0.4, layer: int | str | None = None, example: Tensor | None = None
+        self, method: Method, *, weight: Weight = 0.4, layer: int | str | None = None, example: Tensor | None = None
     ) -> None:
         super().__init__()
-        self.method, self.weight = method, weight
+        self.method, self.balance = method, SharedWeight(weight)
         self.reader = Reader(method, layer, example=example)
         self.head = rotation_head(self.reader.dim)
 
@@ -62,7 +71,8 @@ class ESSL(Method):
         turn = torch.arange(len(turned), device=x.device) // len(x)
         logits = self.head(self.reader(self.backbone, turned))
         with no_autocast(logits):
-            return add(terms, {"rotation": self.weight * F.cross_entropy(at_least_float32(logits), turn)})
+            loss = F.cross_entropy(at_least_float32(logits), turn)
+            return add(terms, {"rotation": self.balance(loss, total(terms), on=self.backbone.parameters())})
 
     def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
         return self.method.encode(x)

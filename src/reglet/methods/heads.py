@@ -13,6 +13,9 @@ def normed_mlp(dim: int, *, widths: Sequence[int]) -> nn.Sequential:
 
     MoCo-v3's projector with widths (4096, 4096, 256) and its predictor with (4096, 256); SimSiam's projector with
     (2048, 2048, 2048).  A BN makes biases needless.
+
+    >>> [type(layer).__name__ for layer in normed_mlp(16, widths=(32, 8))]
+    ['Linear', 'BatchNorm1d', 'ReLU', 'Linear', 'BatchNorm1d']
     """
     if not widths or min(dim, *widths) < 1:
         raise ValueError(f"expected dim and at least one width, all positive; got {dim} and {tuple(widths)}")
@@ -51,7 +54,11 @@ class Prototypes(nn.Module):
 
 
 class DINOHead(nn.Module):
-    """Three linear layers with GELU between, then the cosines with `out_dim` prototypes."""
+    """Three linear layers with GELU between, then the cosines with `out_dim` prototypes.
+
+    >>> DINOHead(16, out_dim=32, hidden=64, bottleneck=8)(torch.randn(4, 16)).shape
+    torch.Size([4, 32])
+    """
 
     def __init__(self, dim: int, *, out_dim: int = 65536, hidden: int = 2048, bottleneck: int = 256) -> None:
         super().__init__()

@@ -42,6 +42,7 @@ class JointEmbedding(Method):
         """The embeddings that the loss compares, view by view."""
         return by_size(lambda x: self.projector(self.backbone(x)), views)
 
+    @torch.compiler.disable(reason="view losses have kernels of their own, and questions that read numbers")
     def objective(self, z: Sequence[Float[Tensor, "n d"]], *, n_global: int) -> Terms:
         """The loss of embeddings.  Apart from `embed`, so that a batch may be embedded in parts."""
         with torch.autocast(z[0].device.type, enabled=False):  # statistics of a batch want float32

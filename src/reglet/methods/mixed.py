@@ -23,6 +23,13 @@ class Mixed(Method):
         labels; mixstyle mixes the statistics of `blocks` and leaves labels alone.
     blocks: by their names in the method's backbone; for manifold and mixstyle.
     alpha: of Beta(alpha, alpha); each paper's own where not given (Mixup's on ImageNet: 0.2).
+
+    >>> import torch
+    >>> from reglet.backbones import ConvNet
+    >>> from reglet.methods import Supervised
+    >>> method = Mixed(Supervised(ConvNet(widths=(8, 16), depth=1), classes=3), "mixup", classes=3)
+    >>> list(method(Batch([torch.rand(8, 3, 16, 16)], labels=torch.arange(8) % 3)))
+    ['cross_entropy']
     """
 
     def __init__(

@@ -38,6 +38,11 @@ class MoCoV3(Method):
     projector, predictor: 4096-4096-256 and 4096-256 with batch norm after every layer if not given.
     momentum: of the teacher at the start, to 1 in a half cosine.
     freeze: a part of the backbone that is not trained; the authors freeze a ViT's "patch_embed".
+
+    >>> from reglet.backbones import ConvNet
+    >>> method = MoCoV3(ConvNet(widths=(8, 16), depth=1))
+    >>> list(method(Batch(torch.rand(2, 8, 3, 16, 16).unbind(), n_global=2)))
+    ['contrast']
     """
 
     def __init__(

@@ -22,6 +22,12 @@ class Teacher(nn.Module):
 
     held: where it is 1, on the device, the teacher stands still.  The loop sets it (see `engine.guard`).
     In training its batch norms take the statistics of the batch, like the student's; dropout and drop-path are off.
+
+    >>> student = nn.Linear(2, 2)
+    >>> teacher = Teacher(student)
+    >>> teacher.follow(student, momentum=0.99)
+    >>> any(weight.requires_grad for weight in teacher.parameters())
+    False
     """
 
     def __init__(self, student: nn.Module) -> None:

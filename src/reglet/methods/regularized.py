@@ -12,11 +12,12 @@ from reglet.attach.compare import Projector
 from reglet.attach.features import On, Regularizer
 from reglet.attach.link import Stop
 from reglet.method import Batch, Method, innermost
-from reglet.schedules import Scheduled, Weight, checked_weight
-from reglet.types import BlockLoss, Terms
+from reglet.schedules import Weight
+from reglet.shares import SharedWeight
+from reglet.types import BlockLoss, Terms, total
 
 
-class Regularized(Scheduled, Method):
+class Regularized(Method):
     """`method`'s terms, and `weight` times a block loss on the blocks `where`, as the term `name`.
 
         Regularized(JointEmbedding(vit, loss), "backbone.blocks.*", SIM(), weight=5e-3, example=x)
@@ -24,13 +25,21 @@ class Regularized(Scheduled, Method):
     where: blocks by their names in the method; in a nest of wrappers, in the innermost one.
     to, teacher, inputs, stop, projector, on, rho, layout: see `attach`.  A teacher is fed with what the part
         `inputs` of the method is: its backbone, if not said.
-    weight: a number, or a schedule that `reglet.set_step` moves on.
+    weight: a number, a schedule that `reglet.set_step` moves on, or "share:0.3" of the gradient on the backbone.
     name: the class of the loss in lower case, if not given.
     example: images, or a Batch, run once in eval mode to build the heads that a loss like SIM has.  They are parameters
         of this module.  Without it they are built by `build(example)` or else in the first training step, and an
         optimizer or DDP made before that does not know them.
 
     A copy is attached as the original is.
+
+    >>> from reglet import SIM
+    >>> from reglet.backbones import resnet8
+    >>> from reglet.methods import Supervised
+    >>> x = torch.rand(4, 3, 16, 16)
+    >>> method = Regularized(Supervised(resnet8(), classes=3), "backbone.layer*.*", SIM(), weight=5e-3, example=x)
+    >>> list(method(Batch([x], labels=torch.arange(4) % 3)))
+    ['cross_entropy', 'sim']
     """
 
     unclipped: ClassVar[tuple[str, ...]] = ("attachment.heads",)
@@ -54,7 +63,7 @@ class Regularized(Scheduled, Method):
         layout: Layout | tuple[Layout, Layout] | None = None,
     ) -> None:
         super().__init__()
-        self.method, self.weight = method, checked_weight("weight", weight)
+        self.method, self.balance = method, SharedWeight(weight)
         self.name = type(loss).__name__.lower() if name is None else name
         self.attachment = attach(
             innermost(method),
@@ -85,7 +94,7 @@ class Regularized(Scheduled, Method):
 
     @property
     def backbone(self) -> nn.Module:
-        return self.method.get_submodule("backbone")
+        return innermost(self.method).get_submodule("backbone")
 
     def build(self, example: Tensor | Batch) -> None:
         """Run the method once in eval mode to build the heads.  What it counts and keeps is as before."""
@@ -102,7 +111,8 @@ class Regularized(Scheduled, Method):
         terms: Terms = self.method(batch)
         if self.name in terms:
             raise ValueError(f"there is a term {self.name!r} already: give this one another name=")
-        return terms | {self.name: self.now("weight") * self.attachment.loss()}
+        loss = self.attachment.loss()
+        return terms | {self.name: self.balance(loss, total(terms), on=innermost(self.method).parameters())}
 
     def remove(self) -> None:
         """Take the loss off the blocks: the method inside is as it was before."""

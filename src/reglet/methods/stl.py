@@ -31,7 +31,13 @@ from reglet.views.view import Run
 
 @dataclass(frozen=True)
 class PartnerViews:
-    """`policy`, except that images 2m and 2m + 1 have the same draw in every view."""
+    """`policy`, except that images 2m and 2m + 1 have the same draw in every view.
+
+    >>> from reglet.views import policy
+    >>> first = PartnerViews(policy("simclr", size=16)).draw(4)[0]
+    >>> torch.equal(first.crop[0], first.crop[1]), torch.equal(first.crop[1], first.crop[2])
+    (True, False)
+    """
 
     policy: Policy
 
@@ -71,6 +77,14 @@ class STL(Method):
     equivariance, transformation: weights.
     width: of t.  H has width dim^2 weights: 18.9 million for 384 features.
     layer: None for the backbone's features, or an intermediate layer.
+
+    >>> from reglet import BarlowTwinsLoss, backbones, methods, views
+    >>> net = backbones.ConvNet(widths=(8, 16), depth=1)
+    >>> base = methods.JointEmbedding(net, BarlowTwinsLoss(), projector=backbones.projector(16, widths=(16, 8)))
+    >>> policy = PartnerViews(views.policy("simclr", size=16))
+    >>> draws = policy.draw(8)
+    >>> sorted(STL(base, width=8)(Batch(policy.apply(torch.rand(8, 3, 20, 20), draws), n_global=2, draws=draws)))
+    ['invariance', 'redundancy', 'stl_equivariance', 'stl_transformation']
     """
 
     def __init__(

@@ -18,6 +18,13 @@ class Supervised(Method):
     label_smoothing: eps of the target (1 - eps) onehot + eps / classes.
     latent: a loss on latents, labels and the classifier, such as LatentDR, in place of the cross-entropy, which it has
         as one of its terms.
+
+    >>> from reglet.backbones import ConvNet
+    >>> method = Supervised(ConvNet(widths=(8, 16), depth=1), classes=3)
+    >>> list(method(Batch([torch.rand(4, 3, 16, 16)], labels=torch.arange(4) % 3)))
+    ['cross_entropy']
+    >>> method.logits(torch.rand(2, 3, 16, 16)).shape
+    torch.Size([2, 3])
     """
 
     def __init__(

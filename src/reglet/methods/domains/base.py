@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from reglet import check
 from reglet.latent.classify import Head, classify, finished
-from reglet.precision import at_least_float32, no_autocast
+from reglet.precision import at_least_float32, no_autocast, of_one_dtype
 from reglet.types import Scalar, Terms, total
 
 
@@ -21,6 +21,10 @@ class OnDomains(nn.Module, ABC):
     Calling it gives the scalar, `.terms` its weighted parts by name.  Domains weigh the same whatever their number of
     samples.  Everything is computed in float32 whatever autocast says, except the head, which is the caller's.
     Under DDP each rank has the loss of its own minibatches.
+
+    >>> from reglet.methods.domains import VREx
+    >>> isinstance(VREx(), OnDomains)
+    True
     """
 
     least_domains: ClassVar[int] = 1
@@ -40,7 +44,7 @@ class OnDomains(nn.Module, ABC):
         for each, labels in zip(logits, y, strict=True):
             check.labels(labels, n=len(each), classes=each.shape[1])
         with no_autocast(logits[0]):
-            found = self.compute([at_least_float32(each) for each in z], logits, y)
+            found = self.compute(of_one_dtype(z), logits, y)
         return finished(name, found, *z)
 
     @abstractmethod

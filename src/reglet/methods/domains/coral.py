@@ -10,7 +10,7 @@ from torch import Tensor
 
 from reglet import check
 from reglet.methods.domains.base import OnDomains, require_domains, risks
-from reglet.precision import at_least_float32, no_autocast
+from reglet.precision import no_autocast, of_one_dtype
 from reglet.schedules import Scheduled, Weight, checked_weight
 from reglet.types import Scalar, Terms
 
@@ -19,10 +19,14 @@ def coral(z: Sequence[Float[Tensor, "_ d"]]) -> Scalar:
     """Mean over pairs of domains of  mean (mu_i - mu_j)^2 + mean (C_i - C_j)^2,  C = covariance with n - 1.
 
     As in DomainBed.  The paper has ||C_i - C_j||_F^2 / (4 d^2), a quarter of the second part, and no means.
+
+    >>> z = torch.randn(8, 4)
+    >>> coral([z, z]).item(), round(coral([z, z + 1]).item(), 4)
+    (0.0, 1.0)
     """
     require_domains("coral", z, domains=2, samples=2)
     with no_autocast(z[0]):
-        wide = [at_least_float32(each) for each in z]
+        wide = of_one_dtype(z)
         means = [each.mean(0) for each in wide]
         covariances = [(c := each - mu).T @ c / (len(each) - 1) for each, mu in zip(wide, means, strict=True)]
         value = torch.stack(
@@ -36,7 +40,12 @@ def coral(z: Sequence[Float[Tensor, "_ d"]]) -> Scalar:
 
 
 class CORAL(Scheduled, OnDomains):
-    """1/E sum_e R_e + weight coral(z).  weight: a number or a schedule."""
+    """1/E sum_e R_e + weight coral(z).  weight: a number or a schedule.
+
+    >>> z, y, head = torch.randn(2, 8, 4).unbind(), (torch.arange(8) % 3,) * 2, torch.nn.Linear(4, 3)
+    >>> list(CORAL().terms(z, y, head))
+    ['risk', 'penalty']
+    """
 
     least_domains: ClassVar[int] = 2
     least_samples: ClassVar[int] = 2

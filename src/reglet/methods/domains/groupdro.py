@@ -18,6 +18,10 @@ class GroupDRO(OnDomains):
     eta: 0.01 as in the paper and DomainBed.
 
     q is saved with the state.  It follows the mean risk over ranks, so that all ranks have the same.
+
+    >>> z, y, head = torch.randn(2, 8, 4).unbind(), (torch.arange(8) % 3,) * 2, torch.nn.Linear(4, 3)
+    >>> GroupDRO(domains=2)(z, y, head).shape
+    torch.Size([])
     """
 
     q: Tensor

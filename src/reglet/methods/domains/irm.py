@@ -27,6 +27,9 @@ def irm_penalty(logits: Float[Tensor, "n k"], y: Tensor) -> Scalar:
 
     The paper's penalty is the square of the expected gradient.  Two halves that share no sample give it without bias;
     the square of one batch's gradient would add the batch's variance.
+
+    >>> irm_penalty(torch.zeros(8, 3), torch.arange(8) % 3).item()  # nothing to scale
+    0.0
     """
     require_domains("irm_penalty", [logits], domains=1, samples=2)
     with no_autocast(logits):
@@ -41,6 +44,10 @@ class IRM(Annealed):
     """1/E sum_e R_e + weight 1/E sum_e penalty_e (IRMv1), with `irm_penalty` as in DomainBed.
 
     weight: 1 for the first 500 steps, then 100, DomainBed's defaults; see `Annealed`.
+
+    >>> z, y, head = torch.randn(2, 8, 4).unbind(), (torch.arange(8) % 3,) * 2, torch.nn.Linear(4, 3)
+    >>> list(IRM().terms(z, y, head))
+    ['risk', 'penalty']
     """
 
     least_samples: ClassVar[int] = 2

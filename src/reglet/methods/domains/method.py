@@ -16,7 +16,12 @@ from reglet.types import Scalar, Terms
 
 @runtime_checkable
 class DomainLoss(Protocol):
-    """ERM, IRM, ... and `OnUnion` of a latent loss: latents and labels of each domain, and the classifier."""
+    """ERM, IRM, ... and `OnUnion` of a latent loss: latents and labels of each domain, and the classifier.
+
+    >>> from reglet.methods.domains import ERM
+    >>> list(ERM().terms([torch.zeros(4, 2)] * 3, [torch.arange(4) % 2] * 3, nn.Linear(2, 2)))
+    ['risk']
+    """
 
     def __call__(self, z: list[Tensor], y: list[Tensor], head: Callable[[Tensor], Tensor]) -> Scalar: ...
 
@@ -34,6 +39,13 @@ class Domains(Method):
     Every view of a sample has the sample's label and domain.  Without a `domain`, the batch is one domain.
     interleaved: the number of domains, where they take turns in a batch, as `Batches` draws them.  Their parts are then
         known without looking at `domain`, for which a GPU would be waited for.
+
+    >>> from reglet.backbones import ConvNet
+    >>> from reglet.methods.domains import IRM
+    >>> method = Domains(ConvNet(widths=(8, 16), depth=1), IRM(), classes=3)
+    >>> domain = torch.tensor([0, 0, 0, 0, 1, 1, 1, 1])
+    >>> list(method(Batch([torch.rand(8, 3, 16, 16)], labels=torch.arange(8) % 3, domain=domain)))
+    ['risk', 'penalty']
     """
 
     def __init__(self, backbone: nn.Module, loss: DomainLoss, *, classes: int, interleaved: int = 0) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from reglet import check
 from reglet.methods.domains.base import OnDomains, require_domains, risks
-from reglet.precision import at_least_float32, no_autocast
+from reglet.precision import no_autocast, of_one_dtype
 from reglet.schedules import Scheduled, Weight, checked_weight
 from reglet.types import Scalar, Terms
 
@@ -23,11 +23,15 @@ def mmd(z: Sequence[Float[Tensor, "_ d"]], *, gammas: Sequence[float] = GAMMAS) 
     k(a, b) = sum_gamma exp(-gamma ||a - b||^2).  The kernels and the statistic, biased and so never negative, are
     DomainBed's.  Distances are taken directly: by norms and a product, float32 would not know a sample from itself at
     gamma = 1000.
+
+    >>> z = torch.randn(8, 4)
+    >>> round(mmd([z, z]).item(), 4), bool(mmd([z, z + 1]) > 0)
+    (0.0, True)
     """
     require_domains("mmd", z, domains=2, samples=1)
     gammas = _checked(gammas)
     with no_autocast(z[0]):
-        rows = torch.cat([at_least_float32(each) for each in z])
+        rows = torch.cat(of_one_dtype(z))
         # Beyond `far` every kernel is 0, even in float64.  Squares of larger distances could overflow.
         far = sqrt(750 / min(gammas))
         distance = torch.cdist(rows, rows, compute_mode="donot_use_mm_for_euclid_dist").clamp_max(far)
@@ -48,7 +52,12 @@ def _checked(gammas: Sequence[float]) -> tuple[float, ...]:
 
 
 class MMD(Scheduled, OnDomains):
-    """1/E sum_e R_e + weight mmd(z).  weight: a number or a schedule."""
+    """1/E sum_e R_e + weight mmd(z).  weight: a number or a schedule.
+
+    >>> z, y, head = torch.randn(2, 8, 4).unbind(), (torch.arange(8) % 3,) * 2, torch.nn.Linear(4, 3)
+    >>> list(MMD().terms(z, y, head))
+    ['risk', 'penalty']
+    """
 
     least_domains: ClassVar[int] = 2
 

@@ -12,7 +12,12 @@ Index = Int64[Tensor, "_"]
 
 
 class Split(NamedTuple):
-    """Samples by their use.  `test` is what is reported; `oracle` is the test domain's own validation part."""
+    """Samples by their use.  `test` is what is reported; `oracle` is the test domain's own validation part.
+
+    >>> split = leave_out(torch.arange(20) % 2, 0)  # test on domain 0, train on domain 1
+    >>> len(split.train), {d: len(part) for d, part in split.validation.items()}, len(split.test), len(split.oracle)
+    (8, {1: 2}, 8, 2)
+    """
 
     train: Index
     validation: dict[int, Index]  # of each training domain
@@ -21,7 +26,11 @@ class Split(NamedTuple):
 
 
 def by_domain(domain: Int64[Tensor, " n"], *, share: float = 0.2, seed: int = 0) -> dict[int, tuple[Index, Index]]:
-    """The larger and the smaller part of every domain.  A domain's parts do not depend on which others there are."""
+    """The larger and the smaller part of every domain.  A domain's parts do not depend on which others there are.
+
+    >>> {d: (len(larger), len(smaller)) for d, (larger, smaller) in by_domain(torch.arange(20) % 2).items()}
+    {0: (8, 2), 1: (8, 2)}
+    """
     parts = {}
     for d in domain.unique().tolist():
         members = (domain == d).nonzero()[:, 0]
@@ -40,6 +49,10 @@ def leave_out(domain: Int64[Tensor, " n"], *left_out: int, share: float = 0.2, s
     accuracies on d choose for `test`; what they report is then the accuracy on `d`, in `leave_out(domain, d, test)`.
 
     A class that a domain does not have is simply not trained or tested there.
+
+    >>> split = leave_out(torch.arange(30) % 3, 2)
+    >>> (torch.arange(30) % 3)[split.test].unique().tolist(), sorted(split.validation)
+    ([2], [0, 1])
     """
     parts = by_domain(domain, share=share, seed=seed)
     missing = [d for d in left_out if d not in parts]

@@ -14,6 +14,12 @@ from reglet import check
 
 
 class Choice(NamedTuple):
+    """The run that a rule chose, and the score it was chosen by.
+
+    >>> oracle(torch.tensor([[0.5, 0.75], [0.5, 0.25]]))
+    Choice(trial=0, checkpoint=1, score=0.75)
+    """
+
     trial: int
     checkpoint: int
     score: float  # by which it was chosen; never the reported one
@@ -33,6 +39,9 @@ def leave_one_domain_out(held_out: Float[Tensor, "trials checkpoints domains"]) 
 
     held_out[t, s, d]: on domain d, by the run of trial t that left out d and the test domain (`leave_out(domain, d,
     test)`).  What is reported is the run of the trial chosen that left out the test domain alone.
+
+    >>> leave_one_domain_out(torch.tensor([[[0.5, 0.6]], [[0.7, 0.6]]])).trial
+    1
     """
     return _best(held_out)
 
@@ -41,6 +50,9 @@ def oracle(test: Float[Tensor, "trials checkpoints"]) -> Choice:
     """Highest accuracy on the test domain's validation part, at the last checkpoint: no early stopping by the test.
 
     Not a fair rule: it looks at the domain that is reported.
+
+    >>> oracle(torch.tensor([[0.9, 0.7], [0.6, 0.8]])).trial  # by the last checkpoint
+    1
     """
     check.tensor("test", test, None, None)
     last = test.shape[1] - 1

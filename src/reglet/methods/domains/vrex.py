@@ -15,6 +15,11 @@ class VREx(Annealed):
     """1/E sum_e R_e + weight 1/E sum_e (R_e - mean R)^2.
 
     weight: 1 for the first 500 steps, then 10, DomainBed's defaults; see `Annealed`.
+
+    >>> import torch
+    >>> z, y, head = torch.randn(2, 8, 4).unbind(), (torch.arange(8) % 3,) * 2, torch.nn.Linear(4, 3)
+    >>> list(VREx().terms(z, y, head))
+    ['risk', 'penalty']
     """
 
     least_domains: ClassVar[int] = 2
