@@ -26,12 +26,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from reglet import blocks, groups, latent, losses, tails, views
+from reglet import blocks, diagnostics, groups, latent, losses, probes, tails, views
 from reglet.methods import domains
 
 SIZES = {"v": (2, 3), "n": (2, 3, 5, 8), "d": (8,), "t": (9,), "k": (3,), "c": (3,), "h": (6, 7), "w": (6, 7)}
 WRONG = (math.nan, math.inf, -math.inf, -1, 0, -0.5, 2.5, 1e30, 1e-30, 100, "a", "0.1", None, (), [1], True, b"x")
 FLOATS = (torch.float32, torch.float32, torch.float32, torch.float64, torch.bfloat16, torch.float16)
+ALWAYS = ("k", "perplexity", "epochs", "width", "per_class")  # without a default, or with one too large for 8 samples
 SCALES = (1, 1, 1, 1, 0, 1e-30, 1e-8, 1e4, 1e10, 1e20, 1e30)
 
 
@@ -48,6 +49,7 @@ class Draw:
     nan: str = ""
     log: list[str] = field(default_factory=list)
     leaves: list[Tensor] = field(default_factory=list)
+    degenerate: bool = False  # some tensor does not vary over samples
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -75,7 +77,11 @@ class Draw:
 
     def args(self, **usual: Any) -> dict[str, Any]:
         """Hyper-parameters: some of them given, each from its tuple of usual values."""
-        return {name: self.arg(name, *values) for name, values in usual.items() if self.random.random() < 0.6}
+        return {
+            name: self.arg(name, *values)
+            for name, values in usual.items()
+            if name in ALWAYS or self.random.random() < 0.6
+        }
 
     def shape(self, axes: str) -> tuple[int, ...]:
         sizes = [self.sizes[axis] for axis in axes.split()]
@@ -110,6 +116,7 @@ class Draw:
             most = torch.finfo(dtype).max / 64  # room for a sum
             x = x.clamp(-most, most)
         x = x.to(dtype)
+        self.degenerate |= bool((x == x[..., :1, :]).all()) if x.ndim > 1 else kind == "constant"
         if grad and dtype.is_floating_point:
             self.leaves.append(x.requires_grad_())
         self.log.append(f"{kind} {tuple(shape)} {dtype} x {self.scale if scale is None else scale:g}")
@@ -587,13 +594,329 @@ def policy(draw: Draw) -> Any:
     return made.apply(draw.tensor("n c h w", scale=1, grad=False).clamp(0, 1), drawn)
 
 
+# Diagnostics --------------------------------------------------------------------------------------------------------
+
+
+def about(name: str, axes: str, *, least: int = 2, varied: bool = False, **usual: Any) -> None:
+    """A function of tensors with these axes, a comma between, that gives numbers.
+
+    least: samples that it needs.  varied: it may refuse features that do not vary, or call their number undefined.
+    """
+
+    def call(draw: Draw) -> Any:
+        draw.sizes["n"] = max(least, draw.sizes["n"])
+        out = getattr(diagnostics, name)(
+            *(draw.tensor(each, grad=False) for each in axes.split(",")), **draw.args(**usual)
+        )
+        return None if varied and draw.degenerate else out
+
+    def unless_degenerate(draw: Draw) -> Any:
+        try:
+            return call(draw)
+        finally:
+            draw.clean &= not (varied and draw.degenerate)
+
+    ROWS[f"diagnostics.{name}"] = unless_degenerate
+
+
+about("alignment", "v n d", alpha=(2.0, 1))
+about("uniformity", "n d", t=(2.0, 0.5), chunk=(1, 1024))
+about("batch_share", "v n d")
+about("mode_gap", "n d,n d", varied=True)
+about("linear_cka", "n d,n k", varied=True)
+about("covariance_rank", "n d")
+about("relative_spread", "n d")
+about("rankme", "n d", eps=(1e-7, 0))
+about("alpha_req", "n d", least=5, varied=True, first=(1, 2), last=(None, 4))
+about("lidar", "v n d", delta=(1e-4, 1), eps=(1e-7,))
+about("eigenspectrum", "n d")
+about("explained_variance", "n d")
+about("feature_std", "n d")
+about("cross_correlation", "n d,n d")
+about("same_slices", "n d")
+about("agreement", "n c h w,n c h w")
+about("energy_maps", "n c h w", size=(None, (4, 5)))
+about("as_colours", "n c h w", size=(None, (4, 5)))
+about("pca_maps", "n c h w", components=(1, 3))
+about("match_components", "n c h w,n c h w")
+about("nearest", "n d,n d", least=3, k=(1, 2), own=(True, False), chunk=(1, 1024))
+about("tsne", "n d", least=5, varied=True, components=(2, 3), perplexity=(2.0, 3), seed=(0, 1))
+
+
+@row("diagnostics.cka_matrix")
+def cka_matrix(draw: Draw) -> Any:
+    """Debiased, few samples can leave it undefined, see its docstring."""
+    draw.sizes["n"] = 8
+    xs = [draw.tensor("n d", grad=False), draw.tensor("n k", grad=False)]
+    debiased = draw.arg("debiased", True, False)
+    found = diagnostics.cka_matrix(xs, xs[: draw.random.choice((1, 2))], debiased=debiased)
+    return None if draw.degenerate or debiased else found
+
+
+@row("diagnostics.class_alignment", "diagnostics.neighbours_across_domains")
+def with_classes(draw: Draw) -> Any:
+    draw.sizes["n"] = 8
+    z, y = draw.tensor("n d", grad=False), draw.labels(soft=False)
+    if draw.random.random() < 0.5:
+        return diagnostics.class_alignment(z, y)
+    found = diagnostics.neighbours_across_domains(z, y, draw.labels(soft=False), k=draw.arg("k", 1, 3))
+    return found[:3]  # the last is undefined where all neighbours are of one domain
+
+
+@row("diagnostics.noise_rank")
+def noise_rank(draw: Draw) -> Any:
+    return diagnostics.noise_rank(draw.arg("n", 2, 100), draw.arg("d", 1, 64))
+
+
+@row("diagnostics.effective_rank")
+def effective_rank(draw: Draw) -> Any:
+    weights = draw.tensor("d", grad=False)
+    return diagnostics.effective_rank(weights.abs() if draw.clean else weights)
+
+
+@row("diagnostics.same_image_auc")
+def same_image_auc(draw: Draw) -> Any:
+    draw.sizes["v"] = 2
+    return diagnostics.same_image_auc(draw.tensor("v n d", grad=False))
+
+
+@row("diagnostics.redundancy_to_alignment")
+def redundancy(draw: Draw) -> Any:
+    """Constants are 1 here, on the diagonal too, and a perfect alignment makes the ratio infinite."""
+    found = diagnostics.redundancy_to_alignment(draw.tensor("d d", grad=False), **draw.args(weight=(1.0, 0.0051)))
+    return None if draw.degenerate else found
+
+
+@row("diagnostics.gradient_norms")
+def gradient_norms(draw: Draw) -> Any:
+    x = draw.tensor("n d")
+    term = x.double().square().sum() if x.requires_grad else x.sum()
+    return diagnostics.gradient_norms({"square": term, "fixed": torch.ones(())}, draw.random.choice((x, [x])))
+
+
+def some_numbers(draw: Draw) -> Any:
+    usual = [3.0, 1.0, 2.0, 4.0], (1, 2.5, 2, 8)
+    wrong = [], [1.0], [1.0, math.nan, 2.0], [math.inf, 1.0, 2.0], "abc", 7, None, [[1.0, 2.0]], [-1.0, 1.0, 2.0], ["a"]
+    value = draw.random.choice(wrong) if draw.wrong() else draw.random.choice(usual)
+    draw.log.append(f"numbers={value}")
+    return value
+
+
+@row("diagnostics.gradient_spikes", "diagnostics.loss_accuracy_correlation")
+def over_time(draw: Draw) -> Any:
+    if draw.random.random() < 0.5:
+        return diagnostics.gradient_spikes(some_numbers(draw), **draw.args(factor=(3.0,), decay=(0.98, 0)))
+    return diagnostics.loss_accuracy_correlation(some_numbers(draw), some_numbers(draw))
+
+
+@row(*(f"diagnostics.{name}" for name in ("equivariance", "standard_transforms", "predict_flip", "predict_rotation")))
+def of_layers(draw: Draw) -> Any:
+    draw.sizes |= {"n": 5, "h": 8, "w": 8}
+    images = draw.tensor("n c h w", grad=False)
+
+    def layers(x: Tensor) -> dict[str, Tensor]:
+        return {"itself": x}
+
+    def score(*parts: Tensor) -> float:
+        return probes.knn_probe(*parts, k=1)
+
+    return draw.random.choice(
+        (
+            lambda: diagnostics.equivariance(
+                layers, images, transforms=diagnostics.standard_transforms(**draw.args(multiple=(2,)))
+            ),
+            lambda: diagnostics.predict_flip(layers, images, score=score, **draw.args(pair=(True, False), seed=(0, 1))),
+            lambda: diagnostics.predict_rotation(layers, images, score=score, **draw.args(pair=(True, False))),
+        )
+    )()
+
+
+@row("diagnostics.diagnose", "diagnostics.Symptoms")
+def diagnose(draw: Draw) -> Any:
+    draw.sizes["v"] = 2
+    some = draw.random.random() < 0.5
+    symptoms = diagnostics.Symptoms(
+        draw.tensor("n d", grad=False),
+        views=draw.tensor("v n d", grad=False) if some else None,
+        embeddings=draw.tensor("v n k", grad=False) if some else None,
+        gradients={"invariance": 1.0, "scale": 0.1} if some else None,
+    )
+    return diagnostics.diagnose(symptoms).numbers
+
+
+# Probes -------------------------------------------------------------------------------------------------------------
+
+
+def every_class(draw: Draw) -> Tensor:
+    """Labels of 8 samples, none of the three classes without one."""
+    draw.sizes["n"] = 8
+    y = draw.labels(soft=False)
+    if draw.clean:
+        y[:6] = torch.tensor([0, 1, 2, 0, 1, 2])
+    return y
+
+
+def probe(name: str, **usual: Any) -> None:
+    def call(draw: Draw) -> Any:
+        labels = every_class(draw), every_class(draw)
+        train, test = draw.tensor("n d", grad=False), draw.tensor("n d", grad=False)
+        found = getattr(probes, name)(train, labels[0], test, labels[1], **draw.args(**usual))
+        return [part for part in found if not isinstance(part, dict)] if isinstance(found, tuple) else found
+
+    ROWS[f"probes.{name}"] = call
+
+
+CHOSEN = {"holdout": (0.2, 0.5), "seed": (0, 1)}
+STRENGTHS: Any = ((0.1,), [0.01, 1.0])
+probe("knn_probe", k=(3,), temperature=(0.07, 1))
+probe("linear_probe", strengths=STRENGTHS, **CHOSEN)
+probe("ridge_probe", strengths=STRENGTHS, **CHOSEN)
+probe("few_label_probe", per_class=(2,), draws=(1, 2), seed=(0,))
+probe(
+    "mlp_probe", width=(4,), epochs=(1,), rates=((1e-3,), [1e-3, 1e-2]), batch=(4,), weight_decay=(0.0, 0.1), **CHOSEN
+)
+probe(
+    "linear_sgd_probe",
+    epochs=(2,),
+    rates=((0.1,), [0.1, 0.01]),
+    batch=(4,),
+    weight_decay=(0.0, 0.1),
+    damping=(None, 0.01),
+    **CHOSEN,
+)
+
+
+@row("probes.knn_votes")
+def knn_votes(draw: Draw) -> Any:
+    y = every_class(draw)
+    k, temperature, chunk = draw.arg("k", 1, 3), draw.arg("temperature", 0.07), draw.arg("chunk", 2, 1024)
+    train, test = draw.tensor("n d", grad=False), draw.tensor("n d", grad=False)
+    return probes.knn_votes(train, y, test, k=k, temperature=temperature, chunk=chunk)
+
+
+@row("probes.logistic_regression")
+def logistic_regression(draw: Draw) -> Any:
+    y = every_class(draw)
+    strength = draw.arg("strength", 0.1, 1)
+    return probes.logistic_regression(
+        draw.tensor("n d", grad=False), y, strength=strength, **draw.args(tolerance=(1e-5,))
+    )
+
+
+@row("probes.layer_groups")
+def layer_groups(draw: Draw) -> Any:
+    groups = probes.layer_groups(
+        nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)),
+        lr=draw.arg("lr", 0.1),
+        weight_decay=draw.arg("weight_decay", 0.0, 0.1),
+        layer_decay=draw.arg("layer_decay", 0.75, 1),
+    )
+    return [group["lr"] for group in groups]
+
+
+@row("probes.fine_tune")
+def fine_tune(draw: Draw) -> Any:
+    draw.sizes |= {"h": 6, "w": 6, "n": 8}
+    images = [torch.randint(256, draw.shape("n c h w"), generator=draw.generator).to(torch.uint8) for _ in range(2)]
+    labels = every_class(draw), every_class(draw)
+    arguments = draw.args(
+        batch=(4, 256),
+        lr=(1e-3,),
+        layer_decay=(0.75, 1),
+        weight_decay=(0.0,),
+        warmup=(0.1, 0),
+        label_smoothing=(0.1,),
+        mixup=(0.8, 0),
+        cutmix=(1.0, 0),
+        clip=(1.0,),
+        seed=(0,),
+    )
+    size, epochs = draw.arg("size", 6), draw.arg("epochs", 1)
+    if isinstance(epochs, int) and epochs > 2:
+        epochs = 2
+    network = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(3, 4))
+    found = probes.fine_tune(network, images[0], labels[0], images[1], labels[1], size=size, epochs=epochs, **arguments)
+    return found.accuracy, found.logits
+
+
+@row("probes.segmentation_probe")
+def segmentation_probe(draw: Draw) -> Any:
+    grid, epochs = draw.arg("grid", (3, 3)), draw.arg("epochs", 1)
+    tokens = draw.tensor("n t d", grad=False), draw.tensor("n t d", grad=False)
+    masks = [torch.randint(2, draw.shape("n h w"), generator=draw.generator) for _ in range(2)]
+    if draw.wrong():
+        masks[0] = draw.random.choice((masks[0] - 1, masks[0].float(), masks[0].bool(), masks[0][0]))
+    arguments = draw.args(ignore=(None,), batch=(2, 16), lr=(2e-3,), weight_decay=(0.01,), seed=(0,))
+    if isinstance(epochs, int) and epochs > 2:
+        epochs = 2
+    found = probes.segmentation_probe(tokens[0], masks[0], tokens[1], masks[1], grid=grid, epochs=epochs, **arguments)
+    return found.mean_iou, found.accuracy
+
+
+@row("probes.metrics.accuracy", "probes.metrics.top_k_accuracy", "probes.metrics.expected_calibration_error")
+def of_scores(draw: Draw) -> Any:
+    scores, y = draw.tensor("n k", grad=False), draw.labels(soft=False)
+    return draw.random.choice(
+        (
+            lambda: probes.metrics.accuracy(scores, y),
+            lambda: probes.metrics.top_k_accuracy(scores, y, k=draw.arg("k", 1, 2)),
+            lambda: probes.metrics.expected_calibration_error(
+                scores.double().softmax(-1) if scores.ndim and draw.clean else scores, y, **draw.args(bins=(15, 2))
+            ),
+        )
+    )()
+
+
+@row("probes.metrics.auroc", "probes.metrics.multilabel_auroc", "probes.metrics.exact_match")
+def of_truth(draw: Draw) -> Any:
+    """Areas are undefined where no class has both kinds of samples."""
+    scores, truth = draw.tensor("n k", grad=False), torch.rand(draw.shape("n k"), generator=draw.generator) < 0.5
+    if draw.wrong():
+        truth = draw.random.choice((truth.int(), truth.float(), truth[..., :1], truth.tolist()))
+    if draw.random.random() < 0.3:
+        return probes.metrics.exact_match(scores, truth, **draw.args(threshold=(0.5, 0)))
+    if draw.random.random() < 0.5:
+        probes.metrics.auroc(scores, draw.labels(soft=False))
+    else:
+        probes.metrics.multilabel_auroc(scores, truth)
+    return None
+
+
+@row(
+    *(
+        f"probes.metrics.{name}"
+        for name in ("confusion", "macro_f1", "balanced_accuracy", "many_medium_few", "mean_iou")
+    )
+)
+def of_predictions(draw: Draw) -> Any:
+    guess, y, k = draw.labels(soft=False), draw.labels(soft=False), draw.sizes["k"]
+    counts = torch.tensor([200, 50, 5][: 2 if draw.wrong() else 3])
+    return draw.random.choice(
+        (
+            lambda: probes.metrics.confusion(guess, y, classes=draw.arg("classes", k)),
+            lambda: probes.metrics.macro_f1(guess, y),
+            lambda: probes.metrics.balanced_accuracy(guess, y),
+            lambda: probes.metrics.many_medium_few(guess, y, counts, **draw.args(many=(100,), few=(20,))) and None,
+            lambda: probes.metrics.mean_iou(probes.metrics.confusion(guess, y, classes=k)[: 2 if draw.wrong() else 3]),
+        )
+    )()
+
+
+@row("probes.metrics.wilson_interval")
+def wilson_interval(draw: Draw) -> Any:
+    return probes.metrics.wilson_interval(draw.arg("share", 0.5, 0, 1.0), draw.arg("n", 1, 50), **draw.args(z=(1.96,)))
+
+
 # What has no row of its own, and why.
 EXEMPT = {
     "what was drawn, a record": "latent.Cut views.Crops latent.LayerMix latent.Mix latent.Styles views.Draw "
-    "methods.domains.Split methods.domains.Choice",
+    "methods.domains.Split methods.domains.Choice diagnostics.Agreement diagnostics.AcrossDomains "
+    "diagnostics.Correlation diagnostics.Spikes diagnostics.Verdict probes.FewLabelScore probes.FineTuneScore "
+    "probes.LinearScore probes.LinearSGDScore probes.MLPScore probes.RidgeScore probes.SegmentationScore "
+    "probes.metrics.ByFrequency",
     "a protocol or a base class": "latent.Criterion methods.domains.DomainLoss methods.domains.OnDomains",
     "takes a network or a class body, not tensors": "blocks.collect_SIM blocks.forward_with_SIM blocks.init_SIM "
-    "blocks.sim_loss methods.domains.Domains",
+    "blocks.sim_loss methods.domains.Domains diagnostics.layer_maps probes.last_blocks",
     "takes numbers of samples, not tensors of values": "methods.domains.Batches methods.domains.by_domain "
     "methods.domains.leave_out views.share_geometry",
     "a table": "views.POLICIES",
@@ -607,6 +930,9 @@ ROOMS = {
     "methods.domains": domains,
     "groups": groups,
     "views": views,
+    "diagnostics": diagnostics,
+    "probes": probes,
+    "probes.metrics": probes.metrics,
 }
 
 
@@ -615,7 +941,7 @@ def public() -> Iterator[str]:
     for name, room in ROOMS.items():
         exported = getattr(room, "__all__", None) or [
             key for key, value in vars(room).items() if not key.startswith("_") and not hasattr(value, "__path__")
-            and type(value).__name__ != "module"
+            and type(value).__name__ != "module" and getattr(value, "__module__", "").startswith(room.__name__)
         ]  # fmt: skip
         yield from (f"{name}.{key}" for key in exported)
 
@@ -670,6 +996,8 @@ def floats(out: Any) -> Iterator[Tensor]:
     if isinstance(out, Tensor):
         if out.is_floating_point():
             yield out
+    elif isinstance(out, float):
+        yield torch.tensor(out, dtype=torch.float64)
     elif isinstance(out, dict):
         yield from floats(list(out.values()))
     elif isinstance(out, list | tuple):

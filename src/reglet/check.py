@@ -127,7 +127,10 @@ def tensors(axes: Sequence[str], **given: object) -> None:
     sizes: dict[str, int] = {}
     for letters, (name, x) in zip((part.split() for part in axes), given.items(), strict=True):
         tensor(name, x, *(sizes.get(letter) for letter in letters))
-        sizes.update(zip(letters, x.shape, strict=True))  # type: ignore[attr-defined]
+        assert isinstance(x, Tensor)
+        sizes.update(zip(letters, x.shape, strict=True))
+        if any(sizes[letter] != size for letter, size in zip(letters, x.shape, strict=True)):
+            raise ValueError(f"{name} must be ({', '.join(letters)}), got shape {tuple(x.shape)}")
 
 
 def images(x: object, *, channels: tuple[int, ...] | None = None, floating: bool = True) -> None:
@@ -166,6 +169,26 @@ def labels(y: object, *, n: int, classes: int, soft: bool = True) -> None:
         raise ValueError(f"{expected}; got shape {tuple(y.shape)}")
     if n and readable(y) and not 0 <= int(y.min()) <= int(y.max()) < classes:
         raise ValueError(f"{expected}; got values {int(y.min())} to {int(y.max())}")
+
+
+def class_numbers(n: int | None = None, /, **values: object) -> None:
+    """Labels (n,), from 0 on and however many classes there are.  None: any number of them, but not none."""
+    for name, y in values.items():
+        expected = f"{name} must be {'one or more' if n is None else n} class numbers from 0"
+        if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
+            raise TypeError(f"{expected}; got {y.dtype if isinstance(y, Tensor) else _shown(y)}")
+        if y.ndim != 1 or (not len(y) if n is None else len(y) != n):
+            raise ValueError(f"{expected}; got shape {tuple(y.shape)}")
+        if len(y) and int(y.min()) < 0:
+            raise ValueError(f"{expected}; got {int(y.min())}")
+
+
+def all_finite(**values: Tensor) -> None:
+    """For numbers that are read anyway.  A loss in a training step must not look."""
+    for name, x in values.items():
+        if not bool(torch.isfinite(x).all()):
+            name = name.replace("_", " ")
+            raise ValueError(f"{int((~torch.isfinite(x)).sum())} of {x.numel()} {name} are not finite")
 
 
 class OverflowsError(ValueError, FloatingPointError):

@@ -48,5 +48,5 @@ def test_bad_input_says_so() -> None:
     x, y = blobs(40, 3)
     with pytest.raises(ValueError, match="between 1 and 10 labels of each class can be drawn, got 11"):
         few_label_probe(x, y, x, y, per_class=11)
-    with pytest.raises(ValueError, match="draws must be at least 1, got 0"):
+    with pytest.raises(ValueError, match="draws must be a whole number of at least 1, got 0"):
         few_label_probe(x, y, x, y, draws=0)

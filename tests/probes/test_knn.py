@@ -59,7 +59,7 @@ def test_bad_input_says_so() -> None:
     train, labels = data(10, 0)
     with pytest.raises(ValueError, match="between 1 and the 10 training features, got 20"):
         knn_probe(train, labels, train, labels)
-    with pytest.raises(ValueError, match="temperature must be positive"):
+    with pytest.raises(ValueError, match="temperature must be a positive number"):
         knn_votes(train, labels, train, k=3, temperature=0.0)
     with pytest.raises(ValueError, match="1 of 120 training features are not finite"):
         knn_votes(torch.where(torch.arange(120).view(10, 12) == 3, torch.inf, train), labels, train, k=3)

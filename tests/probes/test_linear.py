@@ -73,13 +73,13 @@ def test_leaves_the_global_generator_alone() -> None:
 
 def test_bad_input_says_so() -> None:
     x, y = blobs(40, 3)
-    with pytest.raises(ValueError, match="expected positive numbers to choose from"):
+    with pytest.raises(ValueError, match="strengths must be a"):
         linear_probe(x, y, x, y, strengths=[0.0])
-    with pytest.raises(ValueError, match="between 0 and 1, got 2"):
+    with pytest.raises(ValueError, match=r"holdout must be a probability, in \[0, 1\], got 2"):
         linear_probe(x, y, x, y, holdout=2.0)
     with pytest.raises(ValueError, match="leave 0 to choose on"):
         linear_probe(x[:4], y[:4], x, y)
     with pytest.raises(ValueError, match="1 of 120 test features are not finite"):
         linear_probe(x, y, torch.where(torch.arange(120).view(40, 3) == 5, torch.nan, x), y)
-    with pytest.raises(ValueError, match="class numbers from 0, got -1"):
+    with pytest.raises(ValueError, match="class numbers from 0; got -1"):
         linear_probe(x, y - 1, x, y)

@@ -49,7 +49,7 @@ def test_repeats_itself_leaves_the_global_generator_alone_and_works_under_no_gra
 
 def test_bad_input_says_so() -> None:
     x, y = rings(40, 0)
-    with pytest.raises(ValueError, match="batch >= 2"):
+    with pytest.raises(ValueError, match="batch must be a whole number of at least 2"):
         mlp_probe(x, y, x, y, batch=1)
     with pytest.raises(ValueError, match="one class only"):
         mlp_probe(x, torch.zeros_like(y), x, y)

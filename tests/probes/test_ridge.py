@@ -39,5 +39,5 @@ def test_bad_input_says_so() -> None:
     x, y = correlated(40, 3)
     with pytest.raises(ValueError, match="one class only"):
         ridge_probe(x, torch.zeros_like(y), x, y)
-    with pytest.raises(ValueError, match="expected positive numbers"):
+    with pytest.raises(ValueError, match="strengths must be a positive number"):
         ridge_probe(x, y, x, y, strengths=[0.0])

@@ -10,12 +10,12 @@ alpha = 2 and t = 2.
 import math
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from reglet import check
 from reglet.diagnostics.spectrum import check_features
-from reglet.precision import in_float64
+from reglet.precision import at_least_float32, in_float64, unit_length
 
 
 def alignment(z: Float[Tensor, "v n d"], *, alpha: float = 2.0) -> float:
@@ -24,21 +24,30 @@ def alignment(z: Float[Tensor, "v n d"], *, alpha: float = 2.0) -> float:
     >>> round(alignment(torch.tensor([[[1.0, 0.0]], [[0.0, 3.0]]])), 6)
     2.0
     """
+    check.tensor("z", z, None, None, None)
+    check.positive(alpha=alpha)
+    check.all_finite(embeddings=z)
     v = len(z)
     if v < 2:
         raise ValueError(f"alignment needs at least two views, got (v, n, d) = {tuple(z.shape)}")
-    unit = F.normalize(in_float64(z), dim=-1)
+    unit = unit_length(in_float64(z))
     distances = [(unit[i] - unit[j]).norm(dim=-1).pow(alpha).mean() for i in range(v) for j in range(i + 1, v)]
-    return float(torch.stack(distances).mean())
+    value = torch.stack(distances).mean()
+    check.no_overflow("alignment", {f"a distance to the power of {alpha:g}": value}, z)
+    return float(value)
 
 
 def class_alignment(z: Float[Tensor, "n d"], labels: Int[Tensor, " n"]) -> float:
     """Over all pairs of different samples of one class, alpha = 2.
 
     sum_{i<j} |a_i - a_j|^2 = m sum_i |a_i|^2 - |sum_i a_i|^2 over the m members of a class, so no pair is formed.
+
+    >>> class_alignment(torch.eye(2)[[0, 0, 1, 1]], torch.tensor([0, 0, 1, 1]))
+    0.0
     """
     check_features(z)
-    unit = F.normalize(in_float64(z), dim=1)
+    check.class_numbers(len(z), labels=labels)
+    unit = unit_length(in_float64(z))
     _, member = labels.to(unit.device).unique(return_inverse=True)
     count = member.bincount().double()
     sums = unit.new_zeros(len(count), z.shape[1]).index_add_(0, member, unit)
@@ -50,13 +59,18 @@ def class_alignment(z: Float[Tensor, "n d"], labels: Int[Tensor, " n"]) -> float
 
 
 def uniformity(z: Float[Tensor, "n d"], *, t: float = 2.0, chunk: int = 1024) -> float:
-    """Over all pairs of different samples, `chunk` rows of the n x n similarities at a time."""
+    """Over all pairs of different samples, `chunk` rows of the n x n similarities at a time.
+
+    >>> round(uniformity(torch.tensor([[1.0, 0.0], [-1.0, 0.0]])), 4)  # -2 times the squared distance, 4
+    -8.0
+    """
     check_features(z, least=2)
-    unit = F.normalize(z.float() if z.dtype in (torch.float16, torch.bfloat16) else z, dim=1)
-    total = 0.0
+    check.positive(t=t)
+    check.whole(1, chunk=chunk)
+    unit = unit_length(at_least_float32(z))
+    rows = []
     for start in range(0, len(unit), chunk):
-        rows = unit[start : start + chunk]
-        kernel = (2 * t * (rows @ unit.T - 1)).exp_()  # |a - b|^2 = 2 - 2 a.b
-        kernel.diagonal(start).zero_()
-        total += float(in_float64(kernel.sum(1)).sum())
-    return math.log(total / (len(unit) * (len(unit) - 1))) if total > 0 else -math.inf
+        similarity = unit[start : start + chunk] @ unit.T
+        similarity.diagonal(start).fill_(-math.inf)
+        rows.append(in_float64((2 * t * (similarity - 1)).logsumexp(1)))  # |a - b|^2 = 2 - 2 a.b
+    return float(torch.cat(rows).logsumexp(0)) - math.log(len(unit) * (len(unit) - 1))

@@ -8,6 +8,7 @@ the running statistics, and a network that relied on its mates is another networ
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet import check
 from reglet.precision import in_float64
 
 
@@ -18,7 +19,14 @@ def batch_share(z: Float[Tensor, "batches n d"]) -> float:
         V_mates / (V_mates + V_samples),    V_samples corrected for what mates leave in a mean of few batches
 
     0 for a network without batch norm, 1 where mates decide everything; 1 too where samples do not differ at all.
+
+    >>> import torch
+    >>> z = torch.randn(64, 8)
+    >>> round(batch_share(torch.stack([z, z, z])), 4)  # mates do not matter
+    0.0
     """
+    check.tensor("z", z, None, None, None)
+    check.all_finite(embeddings=z)
     b, n, _ = z.shape
     if b < 2 or n < 2:
         raise ValueError(f"batch_share needs two samples or more in two batches or more, got {tuple(z.shape)}")
@@ -33,7 +41,14 @@ def mode_gap(train: Float[Tensor, "n d"], evaluation: Float[Tensor, "n d"]) -> f
 
     Near 0 where running statistics fit the data, above 1 where changing mode moves an embedding further than changing
     the image.  Infinite where training mode does not vary and the two differ.
+
+    >>> import torch
+    >>> z = torch.randn(64, 8)
+    >>> mode_gap(z, z)
+    0.0
     """
+    check.tensors(["n d", "n d"], train=train, evaluation=evaluation)
+    check.all_finite(embeddings_in_training=train, embeddings_in_evaluation=evaluation)
     train, evaluation = in_float64(train), in_float64(evaluation)
     apart = float((train - evaluation).square().sum(1).mean())
     spread = float(train.var(0, correction=0).sum())

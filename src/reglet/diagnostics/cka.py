@@ -14,29 +14,46 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet import check
 from reglet.diagnostics.spectrum import check_features
 from reglet.precision import in_float64
 
 
 def linear_cka(x: Float[Tensor, "n d"], y: Float[Tensor, "n e"], *, debiased: bool = False) -> float:
-    """Between two layers, or two runs: rows are the same samples in the same order.  NaN where one is constant."""
+    """Between two layers, or two runs: rows are the same samples in the same order.
+
+    NaN where one is constant or, debiased, has so few samples that the estimate of its own product is not positive.
+
+    >>> x = torch.randn(64, 8)
+    >>> round(linear_cka(x, 2 * x.roll(1, 1)), 4)  # neither scale nor order of features counts
+    1.0
+    """
     return float(cka_matrix([x], [y], debiased=debiased)[0, 0])
 
 
 def cka_matrix(
     xs: Sequence[Float[Tensor, "_ _"]], ys: Sequence[Float[Tensor, "_ _"]], *, debiased: bool = False
 ) -> Float[Tensor, "a b"]:
-    """CKA of each of `xs` (the layers of one network, say) with each of `ys`."""
-    n = len(xs[0])
+    """CKA of each of `xs` (the layers of one network, say) with each of `ys`.
+
+    >>> layers = [torch.randn(64, 8), torch.randn(64, 4), torch.randn(64, 16)]
+    >>> cka_matrix(layers, layers).diagonal().round().tolist()
+    [1.0, 1.0, 1.0]
+    """
+    check.flag(debiased=debiased)
+    if not len(xs) or not len(ys):
+        raise ValueError(f"expected features to compare, got {len(xs)} and {len(ys)} sets of them")
     for z in (*xs, *ys):
         check_features(z, least=4 if debiased else 2)
+    n = len(xs[0])
+    for z in (*xs, *ys):
         if len(z) != n:
             raise ValueError(f"CKA compares features of the same samples, got {n} and {len(z)} of them")
     left, right = [_centred(x) for x in xs], [_centred(y) for y in ys]
     product = _unbiased if debiased else _biased
     own_left, own_right = [product(x, x) for x in left], [product(y, y) for y in right]
     rows = [
-        torch.stack([product(x, y) / (xx * yy).sqrt() for y, yy in zip(right, own_right, strict=True)])
+        torch.stack([product(x, y) / (xx.sqrt() * yy.sqrt()) for y, yy in zip(right, own_right, strict=True)])
         for x, xx in zip(left, own_left, strict=True)
     ]
     return torch.stack(rows)

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet import check
 from reglet.diagnostics.spectrum import check_features, effective_rank, eigenspectrum
 from reglet.precision import in_float64
 
@@ -23,7 +24,12 @@ def relative_spread(z: Float[Tensor, "n d"]) -> float:
 
 
 def covariance_rank(z: Float[Tensor, "n d"]) -> float:
-    """Effective rank of the covariance: how many directions the variance is spread over."""
+    """Effective rank of the covariance: how many directions the variance is spread over.
+
+    >>> z = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
+    >>> round(covariance_rank(z), 4)
+    2.0
+    """
     return effective_rank(eigenspectrum(z))
 
 
@@ -38,8 +44,8 @@ def noise_rank(n: int, d: int) -> float:
     >>> round(noise_rank(1001, 100), 1), round(noise_rank(101, 1000), 1)
     (95.1, 95.1)
     """
-    if n < 2 or d < 1:
-        raise ValueError(f"expected two samples or more of one feature or more, got n={n}, d={d}")
+    check.whole(2, n=n)
+    check.whole(1, d=d)
     m, most = min(n - 1, d), max(n - 1, d)
     return m * math.exp(-m / (2 * most))
 
@@ -55,7 +61,13 @@ def same_image_auc(z: Float[Tensor, "2 n d"]) -> float:
     """How often two views of one image are closer than views of two: 1 where they always are, 1/2 by chance.
 
     Equal distances count half, so representations that are all the same have 1/2.
+
+    >>> z = torch.randn(64, 8)
+    >>> same_image_auc(torch.stack([z, z])), same_image_auc(torch.zeros(2, 64, 8))
+    (1.0, 0.5)
     """
+    check.tensor("z", z, 2, None, None)
+    check.all_finite(embeddings=z)
     if z.shape[1] < 2:
         raise ValueError(f"expected views of two images or more, got {z.shape[1]}")
     a, b = in_float64(z)

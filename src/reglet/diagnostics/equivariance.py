@@ -11,15 +11,23 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet import check
 from reglet.diagnostics.layers import Layers
 from reglet.diagnostics.transforms import FLIP, ROTATIONS, ImageTransform, scale, translation
+from reglet.precision import in_float64, unit_length
 
 
 class Agreement(NamedTuple):
+    """Mean cosine of tokens at one place, raw and less the mean token; floors: of tokens of other images.
+
+    >>> maps = torch.randn(4, 8, 3, 3)
+    >>> round(agreement(maps, maps).raw, 4)
+    1.0
+    """
+
     raw: float
     centred: float
     floor: float  # of raw: expected over all shuffles of the places within an image
@@ -27,8 +35,15 @@ class Agreement(NamedTuple):
 
 
 def agreement(a: Float[Tensor, "n d h w"], b: Float[Tensor, "n d h w"]) -> Agreement:
-    """Token by token cosines of two maps of the same images."""
-    x, y = (m.double().flatten(2).transpose(1, 2) for m in (a, b))
+    """Token by token cosines of two maps of the same images.
+
+    >>> maps = torch.randn(4, 8, 3, 3)
+    >>> bool(agreement(maps, maps).centred > agreement(maps, maps.flip(-1)).centred)
+    True
+    """
+    check.tensors(["n d h w", "n d h w"], a=a, b=b)
+    check.all_finite(features_of_the_first_map=a, features_of_the_second=b)
+    x, y = (in_float64(m).flatten(2).transpose(1, 2) for m in (a, b))
     mean = (x.mean((0, 1)) + y.mean((0, 1))) / 2
     raw, floor = _cosine(x, y)
     centred, centred_floor = _cosine(x - mean, y - mean)
@@ -37,7 +52,7 @@ def agreement(a: Float[Tensor, "n d h w"], b: Float[Tensor, "n d h w"]) -> Agree
 
 def _cosine(x: Float[Tensor, "n t d"], y: Float[Tensor, "n t d"]) -> tuple[float, float]:
     """At the same place, and at two places drawn independently: mean_pq x_p.y_q = mean_p x_p . mean_q y_q."""
-    x, y = F.normalize(x, dim=2), F.normalize(y, dim=2)
+    x, y = unit_length(x), unit_length(y)
     return float((x * y).sum(2).mean()), float((x.mean(1) * y.mean(1)).sum(1).mean())
 
 
@@ -45,7 +60,11 @@ def standard_transforms(*, multiple: int = 1) -> dict[str, ImageTransform]:
     """Quarter turns, flip, a scale down and up as far as SER's areas of 0.7 and 1.3 go, a shift by a quarter.
 
     multiple: of which the sides of images must be, such as a ViT's patch.
+
+    >>> sorted(standard_transforms())
+    ['flip', 'larger', 'rot180', 'rot270', 'rot90', 'shift', 'smaller']
     """
+    check.whole(1, multiple=multiple)
     return (
         ROTATIONS
         | FLIP
@@ -65,6 +84,7 @@ def equivariance(
     >>> round(scores["pooled"]["rot90"].raw, 5)
     1.0
     """
+    check.images(images)
     before = layers(images)
     scores: dict[str, dict[str, Agreement]] = {name: {} for name in before}
     for name, g in (standard_transforms() if transforms is None else transforms).items():

@@ -10,7 +10,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from reglet.precision import in_float64
+from reglet import check
+from reglet.precision import at_least_float32, in_float64, unit_length
 
 
 def energy_maps(maps: Float[Tensor, "n d h w"], *, size: tuple[int, int] | None = None) -> Float[Tensor, "n h2 w2"]:
@@ -22,10 +23,10 @@ def energy_maps(maps: Float[Tensor, "n d h w"], *, size: tuple[int, int] | None 
     >>> energy_maps(torch.tensor([[[[1.0, 2.0]], [[0.0, 1.0]]]]))
     tensor([[[0., 1.]]])
     """
-    energy = unit_range(maps.float().square().sum(1, keepdim=True))
-    if size is not None:
-        energy = F.interpolate(energy, size=size, mode="bilinear", align_corners=False)
-    return energy[:, 0]
+    _check(maps=maps)
+    largest = maps.abs().amax((1, 2, 3), keepdim=True)  # whose square could overflow
+    energy = unit_range((maps / largest.where(largest > 0, 1)).float().square().sum(1, keepdim=True))
+    return _resized(energy, size)[:, 0]
 
 
 def unit_range(maps: Float[Tensor, "n k h w"]) -> Float[Tensor, "n k h w"]:
@@ -39,25 +40,36 @@ def pca_maps(maps: Float[Tensor, "n d h w"], *, components: int = 3) -> Float[Te
     """The tokens' first principal components, fitted on all images given: one image, or all frames of a video.
 
     Signs are such that the largest weight of each component is positive.
+
+    >>> pca_maps(torch.randn(2, 16, 4, 4), components=3).shape
+    torch.Size([2, 3, 4, 4])
     """
+    _check(maps=maps)
+    check.whole(1, components=components)
     n, d, h, w = maps.shape
     tokens = in_float64(maps).permute(0, 2, 3, 1).reshape(-1, d)
-    if not 1 <= components <= min(d, len(tokens) - 1):
+    if not components <= min(d, len(tokens) - 1):
         raise ValueError(f"{len(tokens)} tokens of {d} features have no {components} components")
     tokens = tokens - tokens.mean(0)
     _, vectors = torch.linalg.eigh(tokens.T @ tokens)
     axes = vectors.flip(1)[:, :components]
     largest = axes.gather(0, axes.abs().argmax(0, keepdim=True))
     scores = tokens @ (axes * largest.sign())
-    return scores.view(n, h, w, components).permute(0, 3, 1, 2).to(maps.dtype)
+    return scores.view(n, h, w, components).permute(0, 3, 1, 2).to(at_least_float32(maps).dtype)
 
 
 def match_components(maps: Float[Tensor, "n k h w"], reference: Float[Tensor, "n k h2 w2"]) -> Float[Tensor, "n k h w"]:
     """The components of `maps` in the order and with the signs that are closest to those of `reference`.
 
     Grids may differ: the reference is brought to the grid of `maps`.  A constant component correlates with nothing.
+
+    >>> reference = torch.randn(1, 3, 4, 4)
+    >>> torch.allclose(match_components(-reference.flip(1), reference), reference)
+    True
     """
-    other = F.interpolate(in_float64(reference), size=maps.shape[2:], mode="bilinear", align_corners=False)
+    _check(maps=maps, reference=reference)
+    check.tensor("reference", reference, *maps.shape[:2], None, None)
+    other = _resized(in_float64(reference), (maps.shape[2], maps.shape[3]))
     a, b = (in_float64(x).transpose(0, 1).flatten(1) for x in (maps, other))
     correlation = _unit_rows(b) @ _unit_rows(a).T  # (reference's, ours)
     order = torch.tensor(_assignment(-correlation.abs()), device=correlation.device)
@@ -67,13 +79,31 @@ def match_components(maps: Float[Tensor, "n k h w"], reference: Float[Tensor, "n
 
 
 def as_colours(maps: Float[Tensor, "n k h w"], *, size: tuple[int, int] | None = None) -> Float[Tensor, "n k h2 w2"]:
-    """Each component of each image from 0 to 1, bilinear to `size` where given."""
-    colours = unit_range(maps.float())
-    return colours if size is None else F.interpolate(colours, size=size, mode="bilinear", align_corners=False)
+    """Each component of each image from 0 to 1, bilinear to `size` where given.
+
+    >>> colours = as_colours(torch.randn(2, 3, 4, 4), size=(16, 16))
+    >>> colours.shape, bool(colours.min() >= 0)
+    (torch.Size([2, 3, 16, 16]), True)
+    """
+    _check(maps=maps)
+    return _resized(unit_range(maps.float()), size)
+
+
+def _check(**maps: Tensor) -> None:
+    for name, each in maps.items():
+        check.tensor(name, each, None, None, None, None)
+        check.all_finite(**{f"features_of_{name}": each})
+
+
+def _resized(maps: Float[Tensor, "n k h w"], size: tuple[int, int] | None) -> Float[Tensor, "n k h2 w2"]:
+    if size is None:
+        return maps
+    check.grid(size=size)
+    return F.interpolate(maps, size=tuple(size), mode="bilinear", align_corners=False)
 
 
 def _unit_rows(x: Float[Tensor, "k m"]) -> Float[Tensor, "k m"]:
-    return F.normalize(x - x.mean(1, keepdim=True), dim=1)
+    return unit_length(x - x.mean(1, keepdim=True))
 
 
 def _assignment(cost: Float[Tensor, "k k"]) -> list[int]:

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet import check
 from reglet.diagnostics.spectrum import eigenspectrum, singular_values
 from reglet.precision import in_float64
 
@@ -19,6 +20,7 @@ def rankme(z: Float[Tensor, "n d"], *, eps: float = 1e-7) -> float:
     >>> round(rankme(torch.eye(8)), 3)
     8.0
     """
+    check.below_one(eps=eps)
     sigma = singular_values(z)
     if not sigma[0] > 0:
         return 0.0
@@ -34,11 +36,16 @@ def alpha_req(z: Float[Tensor, "n d"], *, first: int = 1, last: int | None = Non
 
     last: None takes every eigenvalue above 1e-12 of the largest.  A finite sample bends the tail of the spectrum down,
         so for n not much larger than d a last of some tens is steadier.
+
+    >>> z = torch.randn(4096, 64) / torch.arange(1, 65).sqrt()  # eigenvalues 1, 1/2, 1/3, ...
+    >>> round(alpha_req(z, last=32), 1)
+    1.0
     """
+    check.whole(1, first=first, **({} if last is None else {"last": last}))
     spectrum = eigenspectrum(z)
     kept = int((spectrum > 1e-12 * spectrum[0]).sum()) if spectrum[0] > 0 else 0
     last = kept if last is None else min(last, kept)
-    if first < 1 or last - first < 1:
+    if last - first < 1:
         raise ValueError(f"alpha_req needs two eigenvalues or more, from the first=1 on; got {first} to {last}")
     k = torch.arange(first, last + 1, dtype=spectrum.dtype, device=spectrum.device).log()
     y = spectrum[first - 1 : last].log()
@@ -59,17 +66,26 @@ def lidar(z: Float[Tensor, "v n d"], *, delta: float = 1e-4, eps: float = 1e-7) 
         Sigma_w = mean over images and views of (z_vi - mu_i)(z_vi - mu_i)^T + delta I
 
     The paper takes 50 views or so of 1,000 images or more.  At most min(n - 1, d); 0 where all images look the same.
+
+    >>> z = torch.randn(64, 8)
+    >>> bool(lidar(torch.stack([z, z + 0.1 * torch.randn(64, 8)])) > 4)
+    True
     """
+    check.tensor("z", z, None, None, None)
+    check.positive(delta=delta)
+    check.below_one(eps=eps)
     if z.shape[0] < 2 or z.shape[1] < 2:
         raise ValueError(f"lidar needs at least two views of two images, got (v, n, d) = {tuple(z.shape)}")
-    if not bool(torch.isfinite(z).all()):
-        raise ValueError(f"{int((~torch.isfinite(z)).sum())} of {z.numel()} embeddings are not finite")
+    check.all_finite(embeddings=z)
     z = in_float64(z)
     mu = z.mean(0)
     between = mu - mu.mean(0)
     within = (z - mu).flatten(0, 1)
     eye = torch.eye(z.shape[2], dtype=z.dtype, device=z.device)
-    factor = torch.linalg.cholesky(within.T @ within / len(within) + delta * eye)
+    factor, failed = torch.linalg.cholesky_ex(within.T @ within / len(within) + delta * eye)
+    if bool(failed):
+        size = float(within.abs().max())
+        raise ValueError(f"delta={delta} is lost beside views that differ by up to {size:.2g}; expected a larger one")
     # L^-1 B L^-T has the eigenvalues of S^(-1/2) B S^(-1/2) for S = L L^T; so has its Gram matrix, where n < d.
     white = torch.linalg.solve_triangular(factor, between.T, upper=False) / len(between) ** 0.5
     gram = white @ white.T if white.shape[0] <= white.shape[1] else white.T @ white

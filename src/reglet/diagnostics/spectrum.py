@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet import check
 from reglet.precision import in_float64
 
 
@@ -20,7 +21,12 @@ def singular_values(z: Float[Tensor, "n d"]) -> Float[Tensor, " r"]:
 
 
 def eigenspectrum(z: Float[Tensor, "n d"]) -> Float[Tensor, " r"]:
-    """Eigenvalues of the covariance 1/(n-1) sum_i (z_i - zbar)(z_i - zbar)^T, largest first, min(n, d) of them."""
+    """Eigenvalues of the covariance 1/(n-1) sum_i (z_i - zbar)(z_i - zbar)^T, largest first, min(n, d) of them.
+
+    >>> z = torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.5], [0.0, -1.5]])
+    >>> [round(value, 4) for value in eigenspectrum(z).tolist()]
+    [6.0, 1.5]
+    """
     check_features(z, least=2)
     z = in_float64(z)
     return singular_values(z - z.mean(0)).square() / (len(z) - 1)
@@ -38,7 +44,11 @@ def explained_variance(z: Float[Tensor, "n d"]) -> Float[Tensor, " r"]:
 
 
 def feature_std(z: Float[Tensor, "n d"]) -> Float[Tensor, " d"]:
-    """Deviation of each feature over samples, unbiased."""
+    """Deviation of each feature over samples, unbiased.
+
+    >>> feature_std(torch.tensor([[0.0, 5.0], [3.0, 5.0], [6.0, 5.0]])).tolist()
+    [3.0, 0.0]
+    """
     check_features(z, least=2)
     return in_float64(z).std(0)
 
@@ -49,7 +59,11 @@ def effective_rank(weights: Float[Tensor, " r"]) -> float:
     >>> round(effective_rank(torch.tensor([3.0, 3.0, 3.0, 0.0])), 6)
     3.0
     """
+    check.tensor("weights", weights, None)
+    check.all_finite(weights=weights)
     weights = in_float64(weights)
+    if bool((weights < 0).any()):
+        raise ValueError(f"weights must not be negative, got {float(weights.min()):.3g}")
     total = weights.sum()
     if not total > 0:
         return 0.0
@@ -57,7 +71,7 @@ def effective_rank(weights: Float[Tensor, " r"]) -> float:
 
 
 def check_features(z: Tensor, *, least: int = 1) -> None:
-    if len(z) < least or z.shape[1] < 1:
+    check.tensor("features", z, None, None)
+    if len(z) < least:
         raise ValueError(f"expected features (n, d) of at least {least} samples, got {tuple(z.shape)}")
-    if not bool(torch.isfinite(z).all()):
-        raise ValueError(f"{int((~torch.isfinite(z)).sum())} of {z.numel()} features are not finite")
+    check.all_finite(features=z)

@@ -22,8 +22,10 @@ from jaxtyping import Float
 from numpy.typing import NDArray
 from torch import Tensor
 
+from reglet import check
 from reglet.dist import concat_over_ranks
 from reglet.precision import in_float64
+from reglet.shares import gradient_norm
 from reglet.types import Terms
 
 
@@ -35,18 +37,16 @@ def gradient_norms(terms: Terms, tensors: Tensor | Sequence[Tensor]) -> dict[str
     {'a': 5.0, 'b': 2.0}
     """
     inputs = [tensors] if isinstance(tensors, Tensor) else list(tensors)
-    norms = {}
-    for name, term in terms.items():
-        if not term.requires_grad:
-            norms[name] = 0.0
-            continue
-        grads = torch.autograd.grad(term, inputs, retain_graph=True, allow_unused=True)
-        squares = [in_float64(g).square().sum() for g in grads if g is not None]
-        norms[name] = float(torch.stack(squares).sum().sqrt()) if squares else 0.0
-    return norms
+    return {name: float(gradient_norm(term, inputs)) for name, term in terms.items()}
 
 
 class Spikes(NamedTuple):
+    """The steps that were spikes, their share of all, and how much norms vary otherwise.
+
+    >>> gradient_spikes([1.0, 1.0, 10.0, 1.0]).share
+    0.25
+    """
+
     steps: list[int]  # where they are
     share: float  # of all steps
     variation: float  # coefficient of variation about the moving average
@@ -57,7 +57,13 @@ def gradient_spikes(norms: Sequence[float], *, factor: float = 3.0, decay: float
     `factor` times the average, so one spike does not hide the next.  A norm that is not finite is a spike.
 
     variation: the deviation of norm / average over all steps but the first.  A loss twice as large has the same.
+
+    >>> gradient_spikes([1.0, 1.0, 10.0, 1.0]).steps
+    [2]
     """
+    check.positive(factor=factor)
+    check.below_one(decay=decay)
+    _numbers("norms", norms)
     if len(norms) < 2 or not np.isfinite(norms[0]) or min(x for x in norms if x == x) < 0:
         raise ValueError(f"expected two gradient norms or more, none negative and the first finite; got {norms[:5]}")
     average = weight = 0.0
@@ -76,20 +82,33 @@ def gradient_spikes(norms: Sequence[float], *, factor: float = 3.0, decay: float
 
 
 def redundancy_to_alignment(c: Float[Tensor, "m m"], *, weight: float = 1.0) -> float:
-    """The ratio above; infinite where alignment is perfect.  `weight` is the loss's lambda.
+    """The ratio above; infinite where alignment is perfect, and 0 where there is no redundancy either.
+
+    weight: the loss's lambda.
+
 
     >>> redundancy_to_alignment(torch.tensor([[0.5, 0.5], [0.0, 0.5]]))
     0.5
     """
+    check.tensors(["m m"], c=c)
+    check.all_finite(correlations=c)
+    check.not_negative(weight=weight)
     c = in_float64(c)
     diagonal = c.diagonal()
     off = (c.square().sum() - diagonal.square().sum()).clamp_min(0)
     on = (1 - diagonal).square().sum()
-    return float(weight * off / on)
+    return float(weight * off / on) if off > 0 else 0.0
 
 
 def cross_correlation(z0: Float[Tensor, "n d"], z1: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
-    """Correlation over samples of each feature in one view with each in the other; 0 for a feature that is constant."""
+    """Correlation over samples of each feature in one view with each in the other; 0 for a feature that is constant.
+
+    >>> z = torch.randn(100, 3)
+    >>> cross_correlation(z, -z).diagonal().round().tolist()
+    [-1.0, -1.0, -1.0]
+    """
+    check.tensors(["n d", "n d"], z0=z0, z1=z1)
+    check.all_finite(embeddings_of_the_first_view=z0, embeddings_of_the_second=z1)
     if len(z0) < 2:
         raise ValueError(f"a correlation needs at least two samples, got {len(z0)}")
     a, b = (_unit_columns(in_float64(z)) for z in (z0, z1))
@@ -103,6 +122,12 @@ def _unit_columns(z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
 
 
 class Correlation(NamedTuple):
+    """Of two sequences of numbers: linear, and of ranks.
+
+    >>> round(loss_accuracy_correlation([1.0, 2.0, 3.0], [1.0, 4.0, 9.0]).spearman, 4)
+    1.0
+    """
+
     pearson: float
     spearman: float
 
@@ -116,10 +141,20 @@ def loss_accuracy_correlation(loss: Sequence[float], accuracy: Sequence[float]) 
     >>> round(r.pearson, 3), round(r.spearman, 3)
     (-0.959, -1.0)
     """
+    for name, values in (("loss", loss), ("accuracy", accuracy)):
+        _numbers(name, values)
+        if not np.isfinite(np.asarray(values, dtype=np.float64)).all():
+            raise ValueError(f"{name} must hold finite numbers, got {list(values)[:5]}")
     x, y = np.asarray(loss, dtype=np.float64), np.asarray(accuracy, dtype=np.float64)
     if x.shape != y.shape or x.ndim != 1 or len(x) < 3:
         raise ValueError(f"expected as many losses as accuracies, three or more; got {x.shape} and {y.shape}")
     return Correlation(_pearson(x, y), _pearson(_ranks(x), _ranks(y)))
+
+
+def _numbers(name: str, values: Sequence[float]) -> None:
+    """Any numbers, NaN and infinity among them."""
+    if np.ndim(values) != 1 or not np.issubdtype(np.asarray(values).dtype, np.number):
+        raise TypeError(f"{name} must be a sequence of numbers, got {values!r:.60}")
 
 
 def _pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
@@ -141,6 +176,10 @@ def same_slices(directions: Float[Tensor, "k d"]) -> bool:
 
     W ranks with directions of their own see W times as many.  A global `manual_seed` alike on all ranks, before
     directions are drawn from the global generator, takes that away without a sign.  On one rank: False.
+
+    >>> same_slices(torch.eye(4))
+    False
     """
+    check.tensor("directions", directions, None, None)
     every = concat_over_ranks(directions[None])
     return any(bool((every[i] == every[j]).all()) for i in range(len(every)) for j in range(i))

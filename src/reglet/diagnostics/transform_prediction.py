@@ -10,6 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet import check
 from reglet.diagnostics.layers import Layers
 from reglet.diagnostics.transforms import ImageTransform, flip, rotation
 
@@ -23,7 +24,13 @@ def predict_rotation(
 
     score: any probe, as (training features, labels, test features, labels) -> accuracy, for instance
         `lambda *parts: reglet.probes.linear_probe(*parts).accuracy`.
+
+    >>> from reglet.probes import ridge_probe
+    >>> images = torch.linspace(0, 1, 8).expand(40, 1, 8, 8) + 0.1 * torch.rand(40, 1, 8, 8)  # brighter to the right
+    >>> predict_rotation(lambda x: {"pixels": x.flatten(1)}, images, score=lambda *parts: ridge_probe(*parts).accuracy)
+    {'pixels': 1.0}
     """
+    check.images(images)
     if images.shape[2] != images.shape[3]:
         raise ValueError(f"quarter turns need square images, got {images.shape[2]} x {images.shape[3]}")
     return predict_transform(layers, images, [rotation(k) for k in range(4)], score=score, pair=pair, seed=seed)
@@ -32,7 +39,13 @@ def predict_rotation(
 def predict_flip(
     layers: Layers, images: Float[Tensor, "n c h w"], *, score: Score, pair: bool = False, seed: int = 0
 ) -> dict[str, float]:
-    """layer -> accuracy in telling images from their mirror images; chance is 1/2."""
+    """layer -> accuracy in telling images from their mirror images; chance is 1/2.
+
+    >>> from reglet.probes import ridge_probe
+    >>> images = torch.linspace(0, 1, 8).expand(40, 1, 8, 8) + 0.1 * torch.rand(40, 1, 8, 8)  # brighter to the right
+    >>> predict_flip(lambda x: {"pixels": x.flatten(1)}, images, score=lambda *parts: ridge_probe(*parts).accuracy)
+    {'pixels': 1.0}
+    """
     return predict_transform(layers, images, [rotation(0), flip()], score=score, pair=pair, seed=seed)
 
 
@@ -50,6 +63,9 @@ def predict_transform(
 
     An image and its copies are on one side, so that no image can be recognised.
     """
+    check.images(images)
+    check.whole(0, seed=seed)
+    check.flag(pair=pair)
     n = len(images)
     if n < 4:
         raise ValueError(f"predicting a transform needs at least 4 images, got {n}")

@@ -3,6 +3,7 @@
 `Symptoms` are what is known, `measure` makes numbers of them, and `diseases` judges the numbers.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -10,11 +11,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from reglet import check
 from reglet.diagnostics import diseases
 from reglet.diagnostics.collapse import covariance_rank, directions, noise_rank, relative_spread, same_image_auc
 from reglet.diagnostics.diseases import Finding, Level
 from reglet.diagnostics.ranks import rankme
 from reglet.diagnostics.spectrum import feature_std
+from reglet.types import INVARIANCE
 
 EXIT_CODES: dict[Level, int] = {
     "healthy": 0,
@@ -22,8 +25,6 @@ EXIT_CODES: dict[Level, int] = {
     "sick": 1,
     "unclear": 4,
 }  # 2 and 3 are the command line's own
-
-INVARIANCE = ("invariance", "alignment")  # what losses call the term that the others hold against
 
 
 @dataclass(frozen=True)
@@ -38,6 +39,9 @@ class Symptoms:
     batch: samples that the loss sees together.
     classes: of a classifier, whose features need no more than classes - 1 directions.
     steps: that the network was trained for.
+
+    >>> Symptoms(features=torch.randn(512, 16), classes=10).views is None
+    True
     """
 
     features: Float[Tensor, "n d"]
@@ -57,6 +61,11 @@ class Verdict:
     """findings: about the run, the gravest first; at least one.  numbers: everything that was measured.
 
     remarks: what is worth knowing and says nothing about the run's health.
+
+    >>> from reglet.diagnostics import diagnose
+    >>> verdict = diagnose(Symptoms(features=torch.zeros(512, 16)))
+    >>> verdict.name, verdict.exit_code
+    ('complete collapse', 1)
     """
 
     findings: tuple[Finding, ...]
@@ -79,8 +88,17 @@ def diagnose(symptoms: Symptoms) -> Verdict:
     ('healthy', 'complete collapse')
     """
     s = symptoms
-    tensors = {"features": s.features, "views": s.views, "embeddings": s.embeddings}
-    broken = [name for name, z in tensors.items() if z is not None and not bool(torch.isfinite(z).all())]
+    check.tensor("features", s.features, None, None)
+    tensors = {"features": s.features}
+    for name, z in (("views", s.views), ("embeddings", s.embeddings)):
+        if z is not None:
+            check.tensor(name, z, 2, None, None)
+            tensors[name] = z
+    broken = [name for name, z in tensors.items() if not bool(torch.isfinite(z).all())]
+    if any(not math.isfinite(norm) for norm in (s.gradients or {}).values()):
+        broken.append("gradients")
+    measured = {"batch share": s.batch_share, "mode gap": s.mode_gap}
+    broken += [name for name, value in measured.items() if value is not None and math.isnan(value)]
     if broken:
         return Verdict((diseases.not_finite(broken),), {})
     numbers = measure(s)

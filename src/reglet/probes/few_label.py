@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
+from reglet import check
 from reglet.probes.check import check_classes, check_features
 from reglet.probes.linear import linear_probe
 
@@ -14,6 +15,13 @@ Score = Callable[[Tensor, Tensor, Tensor, Tensor], float]
 
 
 class FewLabelScore(NamedTuple):
+    """Mean and deviation over draws of the labels, and each of them.
+
+    >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
+    >>> few_label_probe(x, y, x, y, per_class=5, draws=3).scores
+    [1.0, 1.0, 1.0]
+    """
+
     mean: float
     std: float  # over draws, unbiased; 0 for a single one
     scores: list[float]  # accuracy of each draw
@@ -34,12 +42,16 @@ def few_label_probe(
 
     probe: of (training features, labels, test features, labels); by default an exact linear probe of strength 0.1,
         because too few labels are left to choose one on.
+
+    >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
+    >>> few_label_probe(x, y, x, y, per_class=5).mean
+    1.0
     """
     check_features(train, train_labels, test)
     check_classes(train_labels)
+    check.whole(1, per_class=per_class, draws=draws)
+    check.whole(0, seed=seed)
     score = _linear if probe is None else probe
-    if draws < 1:
-        raise ValueError(f"draws must be at least 1, got {draws}")
     scores = []
     for draw in range(draws):
         index = some_of_each(train_labels, per_class, seed=seed + draw)

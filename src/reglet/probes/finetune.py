@@ -16,7 +16,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor, nn
 
-from reglet import views
+from reglet import check, views
 from reglet.attach import Where
 from reglet.latent import CutMix, Mixup
 from reglet.probes.check import check_classes
@@ -28,6 +28,14 @@ Mix = Callable[[Tensor, Tensor, torch.Generator], tuple[Tensor, Tensor]]  # imag
 
 
 class FineTuneScore(NamedTuple):
+    """Accuracy and logits on the test images, and the network that was trained.
+
+    >>> from reglet.backbones import resnet8
+    >>> x, y = torch.zeros(8, 3, 16, 16, dtype=torch.uint8), torch.arange(8) % 2
+    >>> fine_tune(resnet8(), x, y, x, y, size=16, epochs=1, batch=4).logits.shape
+    torch.Size([8, 2])
+    """
+
     accuracy: float  # on the test images
     logits: Float[Tensor, "n classes"]  # of the test images
     model: nn.Module  # backbone and classifier, as trained
@@ -60,8 +68,18 @@ def fine_tune(
     size: side in pixels of what the backbone sees.  policy: name of the view policy of training images; "probe" is
         crop and flip.  lr: for 256 images a step, others in proportion.  mixup, cutmix: their alpha; 0 leaves one out.
     blocks: see `layer_groups`.
+
+    >>> from reglet.backbones import resnet8
+    >>> x, y = torch.zeros(8, 3, 16, 16, dtype=torch.uint8), torch.arange(8) % 2
+    >>> fine_tune(resnet8(), x, y, x, y, size=16, epochs=1, batch=4).accuracy
+    0.5
     """
     _check(train, train_labels, test, test_labels)
+    check.whole(1, size=size, epochs=epochs, batch=batch)
+    check.whole(0, seed=seed)
+    check.positive(lr=lr, layer_decay=layer_decay, clip=clip)
+    check.not_negative(weight_decay=weight_decay, mixup=mixup, cutmix=cutmix)
+    check.below_one(warmup=warmup, label_smoothing=label_smoothing)
     classes, batch = int(train_labels.max()) + 1, min(batch, len(train))
     steps, peak = epochs * (len(train) // batch), lr * batch / 256
     generator = torch.Generator().manual_seed(seed)
@@ -84,6 +102,8 @@ def fine_tune(
             optimizer.step()
             schedule.step()
     logits = _logits(model.eval(), test, size=size, batch=batch)
+    if not bool(torch.isfinite(logits).all()):
+        raise ValueError(f"fine-tuning diverged at a rate of {lr:g}; expected a lower one")
     return FineTuneScore(accuracy(logits, test_labels), logits, model)
 
 
@@ -148,6 +168,10 @@ def _logits(model: nn.Module, images: Tensor, *, size: int, batch: int) -> Float
 
 def _check(train: Tensor, train_labels: Tensor, test: Tensor, test_labels: Tensor) -> None:
     for what, images, labels in (("training", train, train_labels), ("test", test, test_labels)):
-        if len(images) != len(labels) or not len(images):
+        check.images(images, floating=False)
+        check.class_numbers(**{f"{what} labels": labels})
+        if len(images) != len(labels):
             raise ValueError(f"expected one label for each {what} image, got {len(images)} and {len(labels)}")
+    if train.shape[1] != test.shape[1]:
+        raise ValueError(f"training images have {train.shape[1]} channels, test images {test.shape[1]}")
     check_classes(train_labels)

@@ -6,6 +6,7 @@ import torch
 from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
+from reglet import check
 from reglet.probes.check import check_classes, check_features
 from reglet.probes.metrics import accuracy
 
@@ -15,8 +16,7 @@ Fitter = Callable[[Tensor, Tensor], Callable[[Tensor, float], Tensor]]
 
 def split(labels: Int[Tensor, " m"], *, holdout: float, seed: int) -> tuple[Int64[Tensor, "_"], Int64[Tensor, "_"]]:
     """Indices to fit on and to choose on, `holdout` of every class in the latter."""
-    if not 0 < holdout < 1:
-        raise ValueError(f"holdout is a fraction between 0 and 1, got {holdout}")
+    check_choice(holdout=holdout, seed=seed)
     shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed)).to(labels.device)
     members = [shuffled[labels[shuffled] == c] for c in labels.unique()]
     counts = [round(holdout * len(m)) for m in members]
@@ -25,6 +25,19 @@ def split(labels: Int[Tensor, " m"], *, holdout: float, seed: int) -> tuple[Int6
     if not len(fit) or not len(held):
         raise ValueError(f"{len(labels)} training features in {len(members)} classes leave {len(held)} to choose on")
     return fit, held
+
+
+def check_choice(*, holdout: float, seed: int) -> None:
+    """Also where nothing is held out: a wrong argument must not pass because it was not needed."""
+    check.whole(0, seed=seed)
+    check.probability(holdout=holdout)
+    if not 0 < holdout < 1:
+        raise ValueError(f"holdout is a fraction between 0 and 1, got {holdout}")
+
+
+def validation_accuracy(logits: Float[Tensor, "n classes"], labels: Int[Tensor, " n"]) -> float:
+    """0 for a classifier that diverged."""
+    return accuracy(logits, labels) if bool(torch.isfinite(logits).all()) else 0.0
 
 
 def choose(
@@ -39,8 +52,6 @@ def choose(
 
     A single value needs no validation, and gets none.
     """
-    if not values or min(values) <= 0:
-        raise ValueError(f"expected positive numbers to choose from, at least one; got {tuple(values)}")
     if len(values) == 1:
         return values[0], {}
     scores = dict(zip(values, score(*split(labels, holdout=holdout, seed=seed), values), strict=True))
@@ -61,6 +72,8 @@ def fit_by_strength(
     there; and the scores of the test features, fitted again on all training features."""
     check_features(train, labels, test)
     check_classes(labels)
+    check.numbers("strengths", strengths, each=check.positive)
+    check_choice(holdout=holdout, seed=seed)
 
     def validated(fit: Int64[Tensor, "_"], held: Int64[Tensor, "_"], strengths: Sequence[float]) -> list[float]:
         predict = fitter(train[fit], labels[fit])

@@ -6,12 +6,13 @@ with k = 20 and T = 0.07 (Wu et al., CVPR 2018, section 3.4, by way of DINO).
 """
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from reglet.precision import in_float64
+from reglet import check
+from reglet.precision import at_least_float32, unit_length
 from reglet.probes.check import check_features
+from reglet.probes.metrics import accuracy
 
 
 @torch.no_grad()
@@ -24,16 +25,20 @@ def knn_votes(
     temperature: float = 0.07,
     chunk: int = 1024,
 ) -> Float[Tensor, "n classes"]:
-    """Each class's share of the neighbours' weight.  `chunk` test features meet all of `train` at a time."""
+    """Each class's share of the neighbours' weight.  `chunk` test features meet all of `train` at a time.
+
+    >>> knn_votes(torch.eye(2), torch.tensor([0, 1]), torch.tensor([[1.0, 0.0]]), k=1).tolist()
+    [[1.0, 0.0]]
+    """
     check_features(train, labels, test)
-    if not 1 <= k <= len(train):
+    check.whole(1, k=k, chunk=chunk)
+    check.positive(temperature=temperature)
+    if not k <= len(train):
         raise ValueError(f"k must be between 1 and the {len(train)} training features, got {k}")
-    if temperature <= 0:
-        raise ValueError(f"temperature must be positive, got {temperature}")
-    keys = F.normalize(train.float(), dim=1)
+    keys = unit_length(at_least_float32(train)).float()
     classes = int(labels.max()) + 1
     rows = []
-    for query in F.normalize(test.float(), dim=1).split(chunk):
+    for query in unit_length(at_least_float32(test)).float().split(chunk):
         similarity, nearest = (query @ keys.T).topk(k, dim=1)
         weight = (similarity / temperature).softmax(1)  # the weights up to a factor, which no share depends on
         rows.append(weight.new_zeros(len(query), classes).scatter_add_(1, labels[nearest].long(), weight))
@@ -49,6 +54,11 @@ def knn_probe(
     k: int = 20,
     temperature: float = 0.07,
 ) -> float:
-    """Accuracy on the test features."""
+    """Accuracy on the test features.
+
+    >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
+    >>> knn_probe(x, y, x, y)
+    1.0
+    """
     votes = knn_votes(train, train_labels, test, k=k, temperature=temperature)
-    return float(in_float64(votes.argmax(1) == test_labels).mean())
+    return accuracy(votes, test_labels)

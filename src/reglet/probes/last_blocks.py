@@ -16,6 +16,10 @@ def last_blocks(backbone: nn.Module, x: Float[Tensor, "n c h w"], *, blocks: int
 
     For our ViT and those that are built alike: `blocks`, `norm` and `cls_token`, as timm's.  VISReg's and SER's linear
     probes take four.
+
+    >>> from reglet.backbones import vit_mini
+    >>> last_blocks(vit_mini(size=32), torch.zeros(2, 3, 32, 32), blocks=4).shape
+    torch.Size([2, 768])
     """
     vit: Any = getattr(backbone, "model", backbone)  # what an adapter wraps
     every = getattr(vit, "blocks", None)

@@ -4,6 +4,7 @@ from typing import Any
 
 from torch import nn
 
+from reglet import check
 from reglet.attach import Where, matching
 
 # Where blocks live: ViTs (timm's and ours), ResNets, torchvision's transformers, plain stacks of stages.
@@ -22,8 +23,15 @@ def layer_groups(
     Vectors (norms, biases) and tokens and positions, which are (1, t, d), have no weight decay.
 
     blocks: which modules the blocks are; by default those that are called so in known networks, or else the children.
+
+    >>> from reglet.backbones import vit_mini
+    >>> groups = layer_groups(vit_mini(size=32), lr=1e-3, weight_decay=0.05, layer_decay=0.5)
+    >>> sorted({group["lr"] for group in groups})[-3:]
+    [0.00025, 0.0005, 0.001]
     """
-    if not 0 < layer_decay <= 1:
+    check.positive(lr=lr, layer_decay=layer_decay)
+    check.not_negative(weight_decay=weight_decay)
+    if not layer_decay <= 1:
         raise ValueError(f"layer_decay is a factor in (0, 1], got {layer_decay}")
     depth, top = _depths(backbone, blocks)
     groups: dict[tuple[int, bool], dict[str, Any]] = {}

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from reglet import check
 from reglet.probes.holdout import fit_by_strength
 from reglet.probes.metrics import accuracy
 from reglet.probes.standard import Standard, wide_dtype
@@ -25,6 +26,14 @@ STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 
 class LinearScore(NamedTuple):
+    """strength: the one chosen.  validation: the accuracy of each strength, where there was a choice.
+
+    >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
+    >>> score = linear_probe(x, y, x, y, strengths=(0.1, 1.0))
+    >>> score.strength, score.logits.shape
+    (1.0, torch.Size([60, 2]))
+    """
+
     accuracy: float  # on the test features
     strength: float  # the one chosen
     validation: dict[float, float]  # strength -> accuracy on the validation split
@@ -44,6 +53,10 @@ def linear_probe(
     """Choose the strength on `holdout` of the training features, fit again on all of them, score on the test features.
 
     Of equal validation scores the stronger penalty wins.  A single strength needs no validation, and gets none.
+
+    >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
+    >>> linear_probe(x, y, x, y).accuracy
+    1.0
     """
     strength, validation, logits = fit_by_strength(
         _fitter, train, train_labels, test, strengths=strengths, holdout=holdout, seed=seed
@@ -54,7 +67,16 @@ def linear_probe(
 def logistic_regression(
     x: Float[Tensor, "m d"], labels: Int[Tensor, " m"], *, strength: float, tolerance: float = 1e-5
 ) -> tuple[Float[Tensor, "classes d"], Float[Tensor, " classes"]]:
-    """W and b of the problem above, by L-BFGS from zero (1,000 steps at most), to a gradient within `tolerance`."""
+    """W and b of the problem above, by L-BFGS from zero (1,000 steps at most), to a gradient within `tolerance`.
+
+    >>> weight, bias = logistic_regression(torch.eye(2).repeat(30, 1), torch.arange(60) % 2, strength=0.1)
+    >>> weight.shape, bias.shape
+    (torch.Size([2, 2]), torch.Size([2]))
+    """
+    check.tensor("x", x, None, None)
+    check.class_numbers(len(x), labels=labels)
+    check.all_finite(features=x)
+    check.positive(strength=strength, tolerance=tolerance)
     x, y = x.to(wide_dtype(x)), labels.long()
     classes = int(y.max()) + 1
     w = x.new_zeros(classes, x.shape[1], requires_grad=True)

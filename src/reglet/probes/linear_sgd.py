@@ -23,8 +23,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
+from reglet import check
 from reglet.probes.check import check_classes, check_features
-from reglet.probes.holdout import choose
+from reglet.probes.holdout import check_choice, choose
 from reglet.probes.metrics import accuracy
 from reglet.probes.standard import Decorrelated, Standard
 
@@ -33,6 +34,14 @@ MOMENTUM = 0.9
 
 
 class LinearSGDScore(NamedTuple):
+    """rate: the one chosen.  validation: the score of each rate, where there was a choice.
+
+    >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
+    >>> score = linear_sgd_probe(x, y, x, y, rates=(0.1, 0.5))
+    >>> score.rate in score.validation, score.logits.shape
+    (True, torch.Size([60, 2]))
+    """
+
     accuracy: float  # on the test features
     rate: float  # the one chosen
     validation: dict[float, float]  # rate -> mean log-likelihood of labels held out; with decay, minus the objective
@@ -55,16 +64,22 @@ def linear_sgd_probe(
 ) -> LinearSGDScore:
     """Choose the rate on `holdout` of the training features, train again on all of them, score on the test features.
 
-    It is chosen by log-likelihood, of which 13 noisy accuracies would often leave a rate that was lucky, and not by
-    accuracy.  A single rate needs no validation, and gets none; with `weight_decay` nothing is held out.
+    The rate is chosen by log-likelihood.  The best of 13 noisy accuracies would often be a rate that was lucky.
+    A single rate needs no validation, and gets none; with `weight_decay` nothing is held out.  Rates that diverge are
+    never chosen; where all do, the error says so.
+
+    >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
+    >>> linear_sgd_probe(x, y, x, y, rates=(0.5,)).accuracy
+    1.0
     """
     check_features(train, train_labels, test)
     check_classes(train_labels)
-    if weight_decay < 0 or (damping is not None and damping <= 0) or min(epochs, batch) < 1:
-        raise ValueError(
-            "expected weight_decay >= 0, damping > 0 or None, epochs and batch >= 1; "
-            f"got {weight_decay}, {damping}, {epochs} and {batch}"
-        )
+    check.numbers("rates", rates, each=check.positive)
+    check.whole(1, epochs=epochs, batch=batch)
+    check.not_negative(weight_decay=weight_decay)
+    if damping is not None:
+        check.positive(damping=damping)
+    check_choice(holdout=holdout, seed=seed)
     standard = Standard(train)  # of all training features: there is no label in it
     x, x_test, y = standard(train, torch.float32), standard(test, torch.float32), train_labels.long()
     penalty = x.new_ones(x.shape[1])
@@ -83,7 +98,8 @@ def linear_sgd_probe(
 
     def validated(fit: Int64[Tensor, "_"], held: Int64[Tensor, "_"], rates: Sequence[float]) -> list[float]:
         logits = heads.fit(x[fit], y[fit], rates, classes=int(y.max()) + 1)(x[held])
-        return [-float(F.cross_entropy(each, y[held])) for each in logits.unbind(1)]
+        losses = torch.stack([F.cross_entropy(each, y[held]) for each in logits.unbind(1)])
+        return (-losses.nan_to_num(nan=math.inf)).tolist()
 
     rate, validation = choose(sorted(rates), train_labels, validated, holdout=holdout, seed=seed)
     logits = heads.fit(x, y, [rate], classes=int(y.max()) + 1)(x_test)[:, 0]
@@ -93,6 +109,8 @@ def linear_sgd_probe(
 def _scored(
     logits: Float[Tensor, "n classes"], labels: Int[Tensor, " n"], rate: float, validation: dict[float, float]
 ) -> LinearSGDScore:
+    if not bool(torch.isfinite(logits).all()):
+        raise ValueError(f"the probe diverged at rate {rate:g}, the best of its rates; expected a lower one")
     return LinearSGDScore(accuracy(logits, labels), rate, validation, logits)
 
 

@@ -6,10 +6,13 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from reglet import check
 from reglet.precision import in_float64
 
 
 def accuracy(scores: Float[Tensor, "n classes"], labels: Int[Tensor, " n"]) -> float:
+    """A label beyond the classes was never seen: it is missed."""
+    _check_scores(scores, labels)
     return float(in_float64(scores.argmax(1) == labels).mean())
 
 
@@ -19,7 +22,9 @@ def top_k_accuracy(scores: Float[Tensor, "n classes"], labels: Int[Tensor, " n"]
     >>> top_k_accuracy(torch.tensor([[0.5, 0.3, 0.2], [0.6, 0.3, 0.1]]), torch.tensor([1, 2]), k=2)
     0.5
     """
-    if not 1 <= k <= scores.shape[1]:
+    _check_scores(scores, labels)
+    check.whole(1, k=k)
+    if not k <= scores.shape[1]:
         raise ValueError(f"k is between 1 and the {scores.shape[1]} classes, got {k}")
     return float(in_float64((scores.topk(k, dim=1).indices == labels[:, None]).any(1)).mean())
 
@@ -28,8 +33,10 @@ def confusion(
     predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"], *, classes: int
 ) -> Int[Tensor, "classes classes"]:
     """How often label i was taken for j, at [i, j]."""
+    check.whole(1, classes=classes)
     for what, values in (("predictions", predicted), ("labels", labels)):
-        if len(values) and (int(values.min()) < 0 or int(values.max()) >= classes):
+        check.class_numbers(len(labels) if isinstance(labels, Tensor) and labels.ndim else None, **{what: values})
+        if len(values) and int(values.max()) >= classes:
             raise ValueError(f"{what} are from 0 to {classes - 1}, got {int(values.min())} to {int(values.max())}")
     return (labels.long() * classes + predicted).bincount(minlength=classes**2).view(classes, classes)
 
@@ -54,8 +61,9 @@ def balanced_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -
 def auroc(scores: Float[Tensor, "n classes"], labels: Int[Tensor, " n"]) -> float:
     """Mean over classes of the area under the curve of one against the rest.
 
-    Classes of which all samples or none are, are left out; of two classes both have the same area.
+    A class that has all samples, or none, is left out; NaN if that leaves none.  Two classes have the same area.
     """
+    _check_scores(scores, labels)
     return multilabel_auroc(scores, labels[:, None] == torch.arange(scores.shape[1], device=labels.device))
 
 
@@ -64,6 +72,8 @@ def multilabel_auroc(scores: Float[Tensor, "n classes"], truth: Bool[Tensor, "n 
 
     Classes with a single value are left out; NaN if that leaves none.
     """
+    _check_scores(scores)
+    _check_truth(truth, scores)
     columns = in_float64(scores).T.contiguous()
     ordered = columns.sort(dim=1).values
     below, up_to = (torch.searchsorted(ordered, columns, right=right) for right in (False, True))
@@ -78,6 +88,9 @@ def exact_match(
     scores: Float[Tensor, "n classes"], truth: Bool[Tensor, "n classes"], *, threshold: float = 0.5
 ) -> float:
     """How often all classes of a sample are right, those above `threshold` being predicted."""
+    _check_scores(scores)
+    _check_truth(truth, scores)
+    check.finite(threshold=threshold)
     return float(in_float64(((scores > threshold) == truth).all(1)).mean())
 
 
@@ -88,6 +101,8 @@ def expected_calibration_error(
 
     Guo et al., ICML 2017, arXiv:1706.04599, equation 3.
     """
+    _check_scores(probabilities, labels)
+    check.whole(1, bins=bins)
     if bool((probabilities < 0).any()) or not bool((probabilities.sum(1) - 1).abs().max() < 1e-3):
         raise ValueError("expected probabilities: not negative, and each row's sum 1; take the softmax of logits first")
     confidence, predicted = in_float64(probabilities).max(1)
@@ -116,6 +131,9 @@ def many_medium_few(
 
     counts: training samples of each class.  The thresholds are those of Liu et al., CVPR 2019 (ImageNet-LT).
     """
+    check.class_numbers(labels=labels, counts=counts)
+    check.class_numbers(len(labels), predicted=predicted)
+    check.whole(0, many=many, few=few)
     if int(labels.max()) >= len(counts):
         raise ValueError(f"counts are of {len(counts)} classes, labels reach {int(labels.max())}")
     right, count = in_float64(predicted == labels), counts[labels.long()]
@@ -125,6 +143,9 @@ def many_medium_few(
 
 def mean_iou(table: Int[Tensor, "classes classes"]) -> float:
     """Mean over the classes that occur of intersection / union, from how often label i was taken for j."""
+    check.tensor("table", table, None, None, floating=False)
+    if table.shape[0] != table.shape[1] or bool((table < 0).any()) or not bool(table.any()):
+        raise ValueError(f"expected a table of counts (classes, classes), not all 0; got {tuple(table.shape)}")
     actual = table.sum(1)
     union = actual + table.sum(0) - table.diagonal()
     return float((table.diagonal() / union)[actual > 0].mean())
@@ -137,11 +158,31 @@ def wilson_interval(share: float, n: int, *, z: float = 1.96) -> tuple[float, fl
 
     It is the error of testing on n samples alone: another training run varies besides.
     """
+    check.probability(share=share)
+    check.whole(1, n=n)
+    check.positive(z=z)
     middle, scale = share + z**2 / (2 * n), 1 + z**2 / n
     half = z * (share * (1 - share) / n + z**2 / (4 * n**2)) ** 0.5
     return min(share, max(0.0, (middle - half) / scale)), max(share, min(1.0, (middle + half) / scale))
 
 
 def _confusion(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> Float[Tensor, "classes classes"]:
+    check.class_numbers(labels=labels)
+    check.class_numbers(len(labels), predicted=predicted)
     classes = int(torch.maximum(predicted.max(), labels.max())) + 1
     return in_float64(confusion(predicted, labels, classes=classes))
+
+
+def _check_scores(scores: Tensor, labels: Tensor | None = None) -> None:
+    """Infinite scores have an order.  NaN has none, and would count as the largest."""
+    check.tensor("scores", scores, None, None)
+    if bool(scores.isnan().any()):
+        raise ValueError(f"{int(scores.isnan().sum())} of {scores.numel()} scores are NaN")
+    if labels is not None:
+        check.class_numbers(len(scores), labels=labels)
+
+
+def _check_truth(truth: Tensor, scores: Tensor) -> None:
+    check.tensor("truth", truth, *scores.shape, floating=False)
+    if truth.dtype != torch.bool:
+        raise TypeError(f"truth must be a tensor of True and False, got {truth.dtype}")

@@ -13,8 +13,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int, Int64
 from torch import Tensor, nn
 
+from reglet import check
 from reglet.probes.check import check_classes, check_features
-from reglet.probes.holdout import choose
+from reglet.probes.holdout import check_choice, choose, validation_accuracy
 from reglet.probes.metrics import accuracy
 from reglet.probes.standard import Standard
 from reglet.seeded import seeded
@@ -23,6 +24,13 @@ RATES = (1e-4, 1e-3, 1e-2)
 
 
 class MLPScore(NamedTuple):
+    """rate: the one chosen.  validation: the accuracy of each rate, where there was a choice.
+
+    >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
+    >>> mlp_probe(x, y, x, y, width=16, rates=(0.01,)).logits.shape
+    torch.Size([60, 2])
+    """
+
     accuracy: float  # on the test features
     rate: float  # the one chosen
     validation: dict[float, float]  # rate -> accuracy on the validation split
@@ -46,14 +54,18 @@ def mlp_probe(
     """Choose the rate on `holdout` of the training features, train again on all of them, score on the test features.
 
     Of equal validation scores the lowest rate wins.  A single rate needs no validation, and gets none.
+
+    >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
+    >>> mlp_probe(x, y, x, y, width=16, rates=(0.01,)).accuracy
+    1.0
     """
     check_features(train, train_labels, test)
     check_classes(train_labels)
-    if min(width, epochs) < 1 or batch < 2 or weight_decay < 0:
-        raise ValueError(
-            f"expected width and epochs >= 1, batch >= 2, weight_decay >= 0; got {width}, {epochs}, {batch} and "
-            f"{weight_decay}"
-        )
+    check.numbers("rates", rates, each=check.positive)
+    check.whole(1, width=width, epochs=epochs)
+    check.whole(2, batch=batch)
+    check.not_negative(weight_decay=weight_decay)
+    check_choice(holdout=holdout, seed=seed)
     standard = Standard(train)  # of all training features: there is no label in it
     x, x_test, y = standard(train, torch.float32), standard(test, torch.float32), train_labels.long()
     classes = int(y.max()) + 1
@@ -66,11 +78,13 @@ def mlp_probe(
 
     @torch.no_grad()
     def validated(fit: Int64[Tensor, "_"], held: Int64[Tensor, "_"], rates: Sequence[float]) -> list[float]:
-        return [accuracy(trained(fit, rate)(x[held]), y[held]) for rate in rates]
+        return [validation_accuracy(trained(fit, rate)(x[held]), y[held]) for rate in rates]
 
     rate, validation = choose(sorted(rates), train_labels, validated, holdout=holdout, seed=seed)
     with torch.no_grad():
         logits: Tensor = trained(torch.arange(len(x), device=x.device), rate)(x_test)
+    if not bool(torch.isfinite(logits).all()):
+        raise ValueError(f"the probe diverged at rate {rate:g}, the best of its rates; expected a lower one")
     return MLPScore(accuracy(logits, test_labels), rate, validation, logits)
 
 

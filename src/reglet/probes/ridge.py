@@ -22,6 +22,13 @@ STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 
 class RidgeScore(NamedTuple):
+    """strength: the one chosen.  validation: the accuracy of each strength, where there was a choice.
+
+    >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
+    >>> ridge_probe(x, y, x, y).outputs.shape
+    torch.Size([60, 2])
+    """
+
     accuracy: float  # on the test features
     strength: float  # the one chosen
     validation: dict[float, float]  # strength -> accuracy on the validation split
@@ -41,6 +48,10 @@ def ridge_probe(
     """Choose the strength on `holdout` of the training features, fit again on all of them, score on the test features.
 
     Of equal validation scores the stronger penalty wins.  A single strength needs no validation, and gets none.
+
+    >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
+    >>> ridge_probe(x, y, x, y).accuracy
+    1.0
     """
     strength, validation, outputs = fit_by_strength(
         _fitter, train, train_labels, test, strengths=strengths, holdout=holdout, seed=seed

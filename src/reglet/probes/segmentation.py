@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from reglet import check
 from reglet.probes.metrics import confusion, mean_iou
 from reglet.seeded import seeded
 
@@ -19,6 +20,14 @@ Grid = tuple[int, int]  # rows and columns of a token map
 
 
 class SegmentationScore(NamedTuple):
+    """Intersection over union, of each class and their mean; the share of right pixels; the predicted classes.
+
+    >>> masks = torch.tensor([[0, 0], [1, 1]]).repeat(8, 1, 1)
+    >>> tokens = torch.eye(2)[masks.flatten(1)]
+    >>> segmentation_probe(tokens, masks, tokens, masks, grid=(2, 2), lr=0.1).predicted.shape
+    torch.Size([8, 2, 2])
+    """
+
     mean_iou: float  # over the classes that occur in the test masks
     iou: list[float]  # of each class; NaN where it neither occurs nor was predicted
     accuracy: float  # of pixels
@@ -43,8 +52,17 @@ def segmentation_probe(
 
     grid: rows and columns that the tokens fill, row by row.
     ignore: a class of which pixels count neither in training nor in testing; ADE20K's is 0.
+
+    >>> masks = torch.tensor([[0, 0], [1, 1]]).repeat(8, 1, 1)
+    >>> tokens = torch.eye(2)[masks.flatten(1)]
+    >>> segmentation_probe(tokens, masks, tokens, masks, grid=(2, 2), lr=0.1).mean_iou
+    1.0
     """
     _check(train, train_masks, test, test_masks, grid, ignore)
+    check.whole(1, epochs=epochs, batch=batch)
+    check.whole(0, seed=seed)
+    check.positive(lr=lr)
+    check.not_negative(weight_decay=weight_decay)
     classes = int(train_masks.max()) + 1
     if classes <= int(test_masks.max()):
         raise ValueError(f"test masks have classes up to {int(test_masks.max())}, training masks up to {classes - 1}")
@@ -78,7 +96,12 @@ class _Head(nn.Module):
 def _score(
     head: nn.Module, tokens: Tensor, masks: Tensor, *, classes: int, ignore: int | None, batch: int
 ) -> SegmentationScore:
-    rows = [head(part.float(), masks.shape[1:]).argmax(1) for part in tokens.split(batch)]
+    rows = []
+    for part in tokens.split(batch):
+        logits = head(part.float(), masks.shape[1:])
+        if not bool(torch.isfinite(logits).all()):
+            raise ValueError("the probe diverged; expected a lower rate")
+        rows.append(logits.argmax(1))
     predicted = torch.cat(rows)
     kept = torch.ones_like(masks, dtype=torch.bool) if ignore is None else masks != ignore
     table = confusion(predicted[kept], masks[kept], classes=classes)
@@ -90,13 +113,22 @@ def _score(
 def _check(
     train: Tensor, train_masks: Tensor, test: Tensor, test_masks: Tensor, grid: Grid, ignore: int | None
 ) -> None:
+    check.grid(grid=grid)
+    if ignore is not None:
+        check.whole(0, ignore=ignore)
     for what, tokens, masks in (("training", train, train_masks), ("test", test, test_masks)):
-        if len(tokens) != len(masks) or not len(tokens):
+        check.tensor(f"{what} tokens", tokens, None, None, None)
+        check.tensor(f"{what} masks", masks, None, None, None, floating=False)
+        if masks.is_floating_point() or masks.is_complex() or masks.dtype == torch.bool:
+            raise TypeError(f"{what} masks must hold class numbers, got {masks.dtype}")
+        if len(tokens) != len(masks):
             raise ValueError(f"expected one {what} mask for each image, got {len(tokens)} images and {len(masks)}")
         if tokens.shape[1] != grid[0] * grid[1]:
             raise ValueError(f"{tokens.shape[1]} {what} tokens do not fill a grid of {grid[0]} x {grid[1]}")
-        if not bool(torch.isfinite(tokens).all()):
-            raise ValueError(f"{int((~torch.isfinite(tokens)).sum())} of {tokens.numel()} {what} tokens are not finite")
+        check.all_finite(**{f"{what} tokens": tokens})
+        check.no_overflow(
+            "segmentation_probe", {f"the square of the {what} tokens": tokens.float().norm() ** 2}, tokens
+        )
         if int(masks.min()) < 0:
             raise ValueError(f"masks hold class numbers from 0, got {int(masks.min())}")
         if ignore is not None and bool((masks == ignore).all()):
