@@ -38,7 +38,9 @@ than five seeds; with the seeds that 80 % power needs by the spread seen), *cann
 no effect could have shown). Claims on one table of a paper are corrected together (Holm). Dose is the regularizer's
 share of the gradient at the start, halfway and at the end of training. *Transcribed* lines are of an older design: they
 were carried over from the rounded tables in the recipes' headers, with the gates that could be read there, and wait for
-their runs. The runs behind the others are in `recipes/runs/`; a command goes on from there."""
+their runs. The runs behind the others are in `recipes/runs/`; a command goes on from there. An *underpowered* claim is
+beyond two cores where the seeds it needs would take more than {budget} CPU minutes, or are more than 1,000."""
+BUDGET = 240  # CPU minutes: two hours of two cores
 LEFT, WIDTH, ROW, LEAST, MOST = 470, 340, 20, -3.0, 4.0  # of the figure: pixels, and multiples of the printed effect
 
 
@@ -93,11 +95,20 @@ def printed(claim: Json) -> str:
 
 
 def verdict(claim: Json) -> str:
-    return in_words(Verdict(claim["verdict"], claim["why"], claim["seeds_needed"]))
+    said = in_words(Verdict(claim["verdict"], claim["why"], claim["seeds_needed"]))
+    return f"{said}, beyond two cores" if beyond(claim) else said
+
+
+def beyond(claim: Json) -> bool:
+    """Would the seeds that the claim needs take longer than two cores have?"""
+    if claim["verdict"] != "underpowered":
+        return False
+    needed = claim["seeds_needed"]
+    return needed is None or (claim["minutes"] is not None and needed * claim["minutes"] > BUDGET)
 
 
 def in_brief(found: Sequence[Json]) -> str:
-    """Three lines: what holds, what does not, what is open."""
+    """Three lines: what holds, what does not, what is open.  The last claim of each by name; the page has them all."""
     claims = [claim for summary in found for claim in summary["claims"]]
     lines = []
     for name, words in GROUPS.items():
@@ -106,7 +117,8 @@ def in_brief(found: Sequence[Json]) -> str:
             counts = (f"{sum(c['verdict'] == word for c in mine)} {word}" for word in words)
             said = ", ".join(counts)
         else:
-            said = "; ".join(f"{c['paper']}: {c['claim']}, {effect(c)}, printed {printed(c)}" for c in mine) or "none"
+            example = (f"{c['paper']}: {c['claim']}, {effect(c)}, printed {printed(c)}" for c in mine[-1:])
+            said = "such as " + next(example) if mine else "none"
         lines.append(f"- **{name}** ({len(mine)} of {len(claims)}): {said}.")
     return "\n".join(lines)
 
@@ -115,12 +127,15 @@ def page(found: Sequence[Json], printed_in: Sequence[Json]) -> str:
     claims = [claim for summary in found for claim in summary["claims"]]
     counts = ", ".join(f"{sum(c['verdict'] == word for c in claims)} {word}" for word in WORDS)
     old = sum(len(summary["claims"]) for summary in found if summary["transcribed"])
+    fit = [c for c in claims if not beyond(c)]
+    unclear = sum(c["verdict"] in GROUPS["Open"] for c in fit)
     lines = [
         "# What the papers claim, and what two cores found",
         "",
-        ABOUT,
+        ABOUT.format(budget=BUDGET),
         "",
-        f"{len(claims)} claims: {counts}. {old} of them are transcribed.",
+        f"{len(claims)} claims: {counts}. {old} of them are transcribed. {len(fit)} fit two cores; of these {unclear} "
+        "are underpowered or cannot show.",
         "",
         "![Every claim: our interval as a multiple of the printed effect](reproduction.svg)",
         "",

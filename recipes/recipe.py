@@ -83,6 +83,7 @@ class Recipe(Generic[D]):
     grid: what is tried for each arm, on `trial_folds` with the settings `trial`; the largest `chosen_by` wins.
     choice_of: arm -> the arm whose choice it takes.
     once: arms without randomness, which have one seed.
+    fewer: arms that have no more seeds than this, where others need more.
     baseline: the arm whose health (`recipes.health`) stands for every claim's; otherwise what the claim compares with.
     reference: the arm of the simplest alternative, such as raw pixels, which the baseline must be above.
     frozen: the arm of a linear probe of pretrained weights, which it must be above as well.
@@ -111,6 +112,7 @@ class Recipe(Generic[D]):
     chosen_by: str = "validation"
     choice_of: Mapping[str, str] = field(default_factory=dict)
     once: Sequence[str] = ()
+    fewer: Mapping[str, int] = field(default_factory=dict)
     printed: Sequence[Printed] = ()
     gates: Callable[[Sequence[Finished]], Sequence[Gate]] = lambda results: ()
     prepare: Callable[[Path, Path, Settings], Path] = lambda data, out, settings: data
@@ -248,13 +250,13 @@ def plan(recipe: Recipe[Any], settings: Settings, best: Mapping[str, Settings], 
     """Seed by seed, so that whatever is finished is paired.  Seed 0, on which sizes were settled, is not among them."""
     made = {arm: {**settings, **changes, **best.get(arm, {})} for arm, changes in recipe.arms.items()}
     longer = {name: {**made[arm], recipe.length: 2 * made[arm][recipe.length]} for name, arm in recipe.longer.items()}
-    most = {**dict.fromkeys(made, seeds), **dict.fromkeys(recipe.once, 1), **dict.fromkeys(longer, min(seeds, SEEDS))}
+    limits = {**recipe.fewer, **dict.fromkeys(recipe.once, 1), **dict.fromkeys(longer, SEEDS)}
     return [
         Run(arm, seed, fold, own)
         for seed in range(1, 1 + seeds)
         for fold in recipe.folds
         for arm, own in (made | longer).items()
-        if seed <= most[arm]
+        if seed <= limits.get(arm, seeds)
     ]
 
 
@@ -298,7 +300,8 @@ def claims(recipe: Recipe[Any], results: Sequence[Finished]) -> list[Line]:
         reference = Score(recipe.reference, mean(alternative.values())) if alternative else None
         evidence = Claim(ours, p.effect, p.margin, p.sign, healthy)
         facts = p.claim, p.paper or recipe.paper, p.where, measure, evidence, Score(p.versus, base), reference
-        lines.append(Line(*facts, dose=dose(mine, p.arm), cost=cost(mine, p.arm, p.versus)))
+        spent, each = cost(mine, p.arm, p.versus), minutes(mine, p.arm, p.versus)
+        lines.append(Line(*facts, dose=dose(mine, p.arm), cost=spent, minutes=each))
     return lines
 
 
@@ -320,6 +323,12 @@ def cost(results: Sequence[Finished], arm: str, versus: str) -> float:
     seconds = {(r.run.arm, r.run.seed, r.run.fold): float(r.about["cpu_seconds"]) for r in results}
     pairs = [(value, seconds.get((versus, seed, fold))) for (a, seed, fold), value in seconds.items() if a == arm]
     return round(median(mine / other for mine, other in pairs if other), 3)
+
+
+def minutes(results: Sequence[Finished], *arms: str) -> float:
+    """CPU minutes that one more seed of these arms costs, over all folds."""
+    spent = [(r.run.seed, float(r.about["cpu_seconds"])) for r in results if r.run.arm in arms]
+    return round(sum(seconds for _, seconds in spent) / len({seed for seed, _ in spent}) / 60, 2)
 
 
 def dose(results: Sequence[Finished], arm: str) -> Dose | None:

@@ -5,7 +5,19 @@ from dataclasses import replace
 
 import pytest
 from recipes.choices import CHOICES, choices
-from recipes.pages import FIGURE, PAGE, answers, figure, in_brief, page, pages, summaries, tables_and_figures
+from recipes.pages import (
+    BUDGET,
+    FIGURE,
+    PAGE,
+    answers,
+    beyond,
+    figure,
+    in_brief,
+    page,
+    pages,
+    summaries,
+    tables_and_figures,
+)
 from recipes.recipe import REPO, Recipe
 
 from reglet.runs import Claim, Gate, Interval, Line, Score, summarise
@@ -36,7 +48,8 @@ def summary() -> dict:
 
 def test_three_lines(summary: dict) -> None:
     holds, not_quite, still_open = in_brief([summary]).splitlines()
-    assert holds.startswith("- **Holds** (3 of 6): A <paper>: one, +2.0 (+1.0 to +3.0), printed +2;")
+    assert holds.startswith("- **Holds** (3 of 6): such as A <paper>: ")
+    assert holds.count("printed") == 1
     assert "two" in not_quite
     assert still_open == "- **Open** (2 of 6): 1 underpowered, 1 cannot show."
 
@@ -55,6 +68,21 @@ def test_a_line_for_every_claim(summary: dict) -> None:
     assert "| A <paper> | table 1 | more | [x](#x): 3 holds, 1 excluded, 1 underpowered, 1 cannot show |" in text
     assert "transcribed" not in text.split("## x")[1]
     assert "2026-11-18, transcribed." in page([{**summary, "transcribed": True}], [])
+
+
+@pytest.mark.parametrize(
+    ("word", "needed", "minutes", "expected"),
+    [
+        ("underpowered", None, None, True),  # more than 1,000 seeds, whatever they cost
+        ("underpowered", 100, BUDGET / 100, False),
+        ("underpowered", 101, BUDGET / 100, True),
+        ("underpowered", 900, None, False),  # nobody knows what they cost
+        ("cannot show", None, 9.0, False),
+        ("holds", None, 9.0, False),
+    ],
+)
+def test_what_is_beyond_two_cores(word: str, needed: int | None, minutes: float | None, expected: bool) -> None:
+    assert beyond({"verdict": word, "seeds_needed": needed, "minutes": minutes}) is expected
 
 
 def test_the_figure_has_the_paper_at_one_and_ends_at_its_axis(summary: dict) -> None:
