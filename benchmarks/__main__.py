@@ -31,6 +31,7 @@ def sections(budget: float, clock: Clock) -> dict[str, Callable[[], Iterable[Row
         "views": lambda: _run("views", budget=budget, clock=clock),
         "data": lambda: _run("data"),
         "pretrain": lambda: _run("pretrain"),
+        "compiled": lambda: _run("compiled"),
         "evaluate": lambda: _run("evaluate", clock=clock),
         "latentdr": lambda: _run("latentdr", budget=budget, clock=clock),
         "patch_ntxent": lambda: _run("patch_ntxent", budget=budget, clock=clock),

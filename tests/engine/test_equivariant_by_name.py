@@ -91,7 +91,7 @@ def test_words_reach_the_method_the_group_and_the_views(data: Path) -> None:
     parts = build_parts(from_flat({"data": str(data), **given}))
     m, policy = parts.method, parts.policy
     assert isinstance(m, Equivariant)
-    assert (m.share, m.weight, m.blocks, m.grad_mode) == (0.25, 2.0, ["blocks.0"], "released")
+    assert (m.share, m.balance.weight, m.blocks, m.grad_mode) == (0.25, 2.0, ["blocks.0"], "released")
     assert (m.group.turns, m.group.flips, m.group.area) == (False, True, None)
     assert isinstance(policy, AlignedViews)
     assert (policy.share, policy.crop, policy.ranks) == (0.25, "none", 2)

@@ -22,7 +22,10 @@ from reglet.engine.order import NOISE, seed_of
 from reglet.engine.settings import Settings
 from reglet.losses.base import OnViews
 from reglet.method import Batch, Method
-from reglet.schedules import set_step
+from reglet.methods.equivariant import Equivariant
+from reglet.methods.view_features import Reader
+from reglet.schedules import Share, set_step
+from reglet.shares import SharedWeight
 from reglet.types import Terms
 
 Json = checkpoint.Json
@@ -65,6 +68,7 @@ class State:
             method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.fabric, self.method, self.settings = fabric, method, s
         self._check_embeddings(fabric.device.type == "cpu")
+        require_plain_shares(method, s)
         self.average = MovingAverage(method, decay=s.ema) if s.ema else None
         if s.sync_batchnorm and fabric.world_size > 1:
             nn.SyncBatchNorm.convert_sync_batchnorm(method)
@@ -258,10 +262,29 @@ class State:
         )
 
 
-def compile_method(method: Method, *, in_parts: bool) -> None:
-    """What a step calls: the method or, `in_parts`, its two halves that the gradient cache enters."""
-    if not in_parts:
-        method.compile()
+def require_plain_shares(method: Method, settings: Settings) -> None:
+    """A share of the gradient is measured within the forward pass, on whole weights, which not every way allows."""
+    added = any(isinstance(m, SharedWeight) and isinstance(m.weight, Share) for m in method.modules())
+    if not added and not any(isinstance(m, OnViews) and m.shares() for m in method.modules()):
         return
-    for name in ("embed", "objective"):
-        setattr(method, name, torch.compile(getattr(method, name)))
+    if settings.compile:
+        raise ValueError("a compiled method shows no gradients on the way: weight=share: goes without compile=true")
+    if added and settings.strategy == "fsdp":
+        raise ValueError("weight=share: of an added term is measured on whole weights, which fsdp shares out: take ddp")
+
+
+def compile_method(method: Method, *, in_parts: bool) -> None:
+    """What a step calls: the method or, `in_parts`, the half of it that the gradient cache calls more than once.
+
+    Losses on views stay as they are (`JointEmbedding.objective`): compiled, they fell into eight graphs or more.
+    """
+    for module in method.modules():
+        if isinstance(module, Equivariant | Reader):
+            raise ValueError(
+                "compile=true goes without equivariant=: it reads blocks by hooks that come and go with the step, "
+                "and every step would be compiled anew"
+            )
+    if in_parts:
+        setattr(method, "embed", torch.compile(getattr(method, "embed")))  # noqa: B009, B010  not every method has one
+    else:
+        method.compile()
