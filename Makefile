@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 DEVICE ?= pretend
 
-.PHONY: demo test lint lint-release docs bench clean
+.PHONY: demo test test-oldest lint lint-release docs bench clean
 
 # What runs the product; what checks it takes as long again to install.
 .venv/runs: pyproject.toml constraints.txt
@@ -30,6 +30,17 @@ demo: .venv/runs
 test: .venv/installed
 	DEVICE=$(DEVICE) $(BIN)/python -m pytest -n 2 --dist worksteal
 
+# The core's tests on the oldest versions that pyproject.toml allows, without the type checks that only tests have.
+.venv-oldest/installed: pyproject.toml
+	$(PYTHON) -m venv .venv-oldest
+	.venv-oldest/bin/pip install -q torch==2.6.0 numpy==2.2.0 jaxtyping==0.2.36 beartype==0.19.0 pytest==8.3.0 \
+		scipy==1.15.0 safetensors==0.5.0 scikit-learn==1.6.0 pillow==11.0.0
+	touch $@
+
+test-oldest: .venv-oldest/installed
+	PYTHONPATH=src .venv-oldest/bin/python -m pytest -q -o addopts=--import-mode=importlib tests/losses tests/blocks \
+		tests/attach tests/latent tests/groups tests/views tests/tails tests/test_attach.py tests/test_dist.py
+
 lint: .venv/installed lint-release
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -49,4 +60,4 @@ bench: .venv-bench/installed
 	.venv-bench/bin/python -m benchmarks
 
 clean:
-	rm -rf .venv .venv-bench runs .mypy_cache .ruff_cache .pytest_cache
+	rm -rf .venv .venv-bench .venv-oldest runs .mypy_cache .ruff_cache .pytest_cache

@@ -160,7 +160,7 @@ def test_train_with_few_labels_leaving_a_domain_out(
         (["pretrain", "loss.detach=3"], "loss.detach is true or false; got 3"),
         (["pretrain", "method=vicreg", "loss.variant=x"], "loss.variant is one of official, paper, solo, visreg; got"),
         (["pretrain", "method.projector=3"], "method.projector is none; got 3"),
-        (["pretrain", "equivariant=ser", "equivariant.weight=x"], "equivariant.weight is a number; got 'x'"),
+        (["pretrain", "equivariant=ser", "equivariant.weight=x"], "weight is a number, or cosine"),
         (["pretrain", "equivariant=ser", "equivariant.turns=x"], "equivariant.turns is true or false; got 'x'"),
         (["pretrain", "projector=wide"], "projector is widths such as 512-512-128, got 'wide'"),
         (["train", "labels=few"], "labels is a share such as 0.1 or a number such as 1000, got 'few'"),

@@ -125,7 +125,11 @@ def test_ctrl_c_exits_130(photos: Path, monkeypatch: pytest.MonkeyPatch, capsys:
             os.kill(os.getpid(), signal.SIGINT)
 
     monkeypatch.setattr(State, "step", interrupted)
-    assert main(["pretrain", "photos", *QUICK, "steps=5", "out=runs/a"]) == 130
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background job ignores Ctrl-C
+    try:
+        assert main(["pretrain", "photos", *QUICK, "steps=5", "out=runs/a"]) == 130
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert "stopped after step 2; resume: reglet pretrain out=runs/a resume=true" in capsys.readouterr().out
 
 

@@ -13,6 +13,7 @@ from safetensors.torch import load_file
 from torch import nn
 
 from reglet import backbones
+from reglet import export as exporting
 from reglet.evaluate.embed import embed
 from reglet.export import ExportError, bare, export, load_encoder, load_weights, preprocessing
 
@@ -167,3 +168,28 @@ def test_a_folder_of_any_name(name: str, tmp_path: Path) -> None:
     card = json.loads((folder / "card.json").read_text())
     assert card["verified"]["by"] == "the code above"
     assert "SystemExit" not in card["load"]
+
+
+@pytest.mark.parametrize("broken", [exporting.ENCODER, exporting.HEAD])
+def test_files_are_whole_or_as_before(broken: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Power goes while weights are written over those of an earlier export."""
+
+    def write(seed: int) -> None:
+        torch.manual_seed(seed)
+        net, head = backbones.resnet8(), nn.Linear(64, 2)
+        export(net, tmp_path, name="resnet8", size=32, in_channels=3, card={}, head=head, classes=["a", "b"])
+
+    write(0)
+    kept = {name: (tmp_path / name).read_bytes() for name in (exporting.ENCODER, exporting.HEAD)}
+    save = exporting.save_file
+
+    def half(tensors: dict[str, torch.Tensor], file: Path) -> None:
+        save(tensors, file)
+        if broken in str(file):
+            file.write_bytes(file.read_bytes()[:100])
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(exporting, "save_file", half)
+    with pytest.raises(KeyboardInterrupt):
+        write(1)
+    assert (tmp_path / broken).read_bytes() == kept[broken]

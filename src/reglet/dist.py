@@ -151,7 +151,7 @@ def _shape_in(message: list[int], dim: int) -> tuple[int, ...]:
 
 
 def _device_of_messages(group: Group) -> torch.device:
-    accelerator = torch.accelerator.current_accelerator()
+    accelerator = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
     on_cpu = accelerator is None or "cpu:" in dist.get_backend_config(group)
     return torch.device("cpu") if on_cpu or accelerator is None else accelerator
 

@@ -37,12 +37,25 @@ def pretrain(data: str | Path, *, out: str | Path = "", shown: bool = True, **ke
 
     keys: those of the command, model="vit_tiny", method="visreg", epochs=10, ...; arguments of a part are given as
     options={"loss.slices": 256}.  out: the directory; default: the first of runs/run, runs/run-2, ... that is free.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as place:
+    ...     run = pretrain("digits", model="convnet", method="visreg", out=f"{place}/a", steps=2, batch=16, shown=False)
+    >>> sorted(run.scores), run.encoder.dim
+    (['knn', 'rank'], 128)
     """
     return _train("pretrain", data, out, shown, keys)
 
 
 def train_classifier(data: str | Path, *, out: str | Path = "", shown: bool = True, **keys: Any) -> TrainedRun:
-    """Learn a classifier from images with labels; keys as `reglet train` has them."""
+    """Learn a classifier from images with labels; keys as `reglet train` has them.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as place:
+    ...     run = train_classifier("digits", model="resnet8", out=f"{place}/b", steps=2, batch=16, shown=False)
+    >>> sorted(run.scores)
+    ['accuracy', 'knn', 'rank']
+    """
     return _train("train", data, out, shown, keys)
 
 

@@ -5,7 +5,7 @@ The code on the card is run, on the file that was written, before anyone sees it
 
 import json
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -54,8 +54,7 @@ def export(
     backbone = backbone.cpu().eval()
     folder.mkdir(parents=True, exist_ok=True)
     own = bare(backbone)
-    save_file({key: value.detach().contiguous().clone() for key, value in own.state_dict().items()}, folder / ENCODER)
-    (folder / ENCODER).chmod(0o644)
+    _write_weights(own, folder / ENCODER)
     x = torch.randn(4, in_channels, size, size, generator=torch.Generator().manual_seed(0))
     _prove_preparation(size, in_channels)
     code, proof = _prove(backbone, folder, x, fresh=lambda: _built(name, size, in_channels, card.get("model", {})))
@@ -69,7 +68,9 @@ def export(
         "code": {"name": "reglet", "licence": "MIT"},
         "versions": versions(),
     }
-    (folder / CARD).write_text(json.dumps(whole, indent=1) + "\n")
+    fresh = folder / f"{CARD}.tmp"
+    fresh.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
+    fresh.replace(folder / CARD)
     return whole
 
 
@@ -124,11 +125,33 @@ def load_weights(backbone: nn.Module, path: Path) -> None:
     weights = load_file(file)
     if any(key.startswith("method.") for key in weights):  # a checkpoint: what it calls the backbone's own
         weights = of_checkpoint(weights, "backbone.model" if isinstance(backbone, Timm | Adapter) else "backbone")
-    try:
-        bare(backbone).load_state_dict(weights)
-    except RuntimeError as error:
-        lines = " ".join(line.strip() for line in str(error).splitlines()[1:3])
-        raise ExportError(f"the weights in {file} are of another architecture: {lines[:300]}") from error
+    if why := misfit(bare(backbone).state_dict(), weights):
+        raise ExportError(f"the weights in {file} are of another architecture: {why}")
+    bare(backbone).load_state_dict(weights)
+
+
+def misfit(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str:
+    """Why `given` are not the weights of a network that has `own`; nothing where they are.
+
+    >>> misfit({"a": torch.zeros(2), "b": torch.zeros(1)}, {"a": torch.zeros(3), "head": torch.zeros(1)})
+    'missing: b; extra: head; of another shape: a is (2,) and came as (3,)'
+    """
+    both = [name for name in own if name in given and own[name].shape != given[name].shape]
+    shapes = [f"{name} is {tuple(own[name].shape)} and came as {tuple(given[name].shape)}" for name in both]
+    groups = {
+        "missing": [name for name in own if name not in given],
+        "extra": [name for name in given if name not in own],
+        "of another shape": shapes,
+    }
+    said = "; ".join(f"{what}: {_some(names)}" for what, names in groups.items() if names)
+    if both and all("pos" in name for name in both) and not groups["missing"] and not groups["extra"]:
+        said += ". These are positions: give size= as the weights were trained with"
+    return said
+
+
+def _some(names: list[str], most: int = 8) -> str:
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
 
 
 def bare(backbone: nn.Module) -> nn.Module:
@@ -195,11 +218,18 @@ def _prove(backbone: nn.Module, folder: Path, x: Tensor, *, fresh: Callable[[], 
     return _program(PROGRAM), _compare(backbone, again, x, by="the code above")
 
 
+def _write_weights(module: nn.Module, file: Path) -> None:
+    """All of them or none: a file of that name is whole, whatever stops the process."""
+    fresh = file.with_name(file.name + ".tmp")
+    save_file({key: value.detach().contiguous().clone() for key, value in module.state_dict().items()}, fresh)
+    fresh.chmod(0o644)
+    fresh.replace(file)
+
+
 def _export_head(head: nn.Linear, folder: Path, classes: Sequence[str]) -> Json:
     """Written, loaded again by the code that the card has for it, and compared."""
     head = head.cpu().eval()
-    save_file({key: value.detach().contiguous().clone() for key, value in head.state_dict().items()}, folder / HEAD)
-    (folder / HEAD).chmod(0o644)
+    _write_weights(head, folder / HEAD)
     z = torch.randn(4, head.in_features, generator=torch.Generator().manual_seed(0))
     proof = _compare(head, _run(head_code(head, file=str(folder / HEAD)), "head"), z, by="the code above")
     return {"classes": list(classes), "load": head_code(head), "verified": proof}

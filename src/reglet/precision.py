@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 
@@ -87,6 +88,16 @@ class _Switch(torch.autograd.Function):
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Any, ...]:
         torch.set_float32_matmul_precision(ctx.precision)
         return None, *gradients
+
+
+def unit_length(x: Tensor, *, dim: int = -1) -> Tensor:
+    """x / |x| along `dim`, whatever the size of its numbers; zeros stay zeros.
+
+    `F.normalize` alone makes 0 of float32 numbers above 1e19, whose squares overflow, and leaves rows below 1e-12 as
+    they are.
+    """
+    largest = x.abs().amax(dim, keepdim=True)
+    return F.normalize(x / largest.where(largest > 0, 1), dim=dim)
 
 
 def in_float64(x: Tensor) -> Tensor:

@@ -48,6 +48,13 @@ class Result:
 
     finished: False where a signal, `stopped_by`, asked the run to stop before its last step.
     scores: the last of each that was watched.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> words = {"command": "pretrain", "data": "digits", "model": "convnet", "batch": 16, "steps": 2}
+    >>> with TemporaryDirectory() as place:
+    ...     result = run(from_flat({**words, "out": f"{place}/a"}), shown=False)
+    >>> result.steps, result.finished, sorted(result.scores)
+    (2, True, ['knn', 'rank'])
     """
 
     out: Path
@@ -73,6 +80,19 @@ def fit(
 
     watch: what is scored on the way, and at the end.  about: what config.json says instead of the settings alone.
     fabric: where processes were launched before the data were opened; otherwise they are launched here.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from reglet.backbones import resnet8
+    >>> from reglet.engine.feed import TensorFeed
+    >>> from reglet.engine.order import Shuffled
+    >>> from reglet.method import Batch
+    >>> from reglet.methods import Supervised
+    >>> x, y, order = torch.randn(32, 3, 8, 8), torch.arange(32) % 2, Shuffled(n=32, batch=8, seed=0)
+    >>> feed = TensorFeed(lambda i, _: Batch([x[i]], labels=y[i]), order, name="noise", fingerprint="0")
+    >>> with TemporaryDirectory() as place:
+    ...     settings = Settings(out=f"{place}/a", steps=4, batch=8, accelerator="cpu")
+    ...     fit(Supervised(resnet8(), classes=2), feed, settings, shown=False).steps
+    4
     """
     s, out = settings, Path(settings.out)
     if s.micro_batch:
@@ -136,7 +156,16 @@ def fit(
 
 
 def describe(method: Method, feed: Feed) -> Json:
-    """What config.json says of a run whose parts were made in Python."""
+    """What config.json says of a run whose parts were made in Python.
+
+    >>> from reglet.backbones import resnet8
+    >>> from reglet.engine.feed import TensorFeed
+    >>> from reglet.engine.order import Shuffled
+    >>> from reglet.methods import Supervised
+    >>> feed = TensorFeed(lambda index, random: None, Shuffled(n=6, batch=2, seed=0), name="numbers", fingerprint="0")
+    >>> describe(Supervised(resnet8(), classes=3), feed)["parameters"]
+    77587
+    """
     count = sum(p.numel() for p in method.parameters())
     return {"command": "fit", "method": type(method).__name__, "parameters": count, "data": feed.name}
 
@@ -145,6 +174,12 @@ def run(config: Config, *, shown: bool = True) -> Result:
     """A run by names, as the command line starts it; a finished one leaves its encoder.
 
     Processes are launched first, so that data are opened once by each, and never by a process that only waits.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> words = {"command": "pretrain", "data": "digits", "model": "convnet", "batch": 16, "steps": 2, "knn_every": 0}
+    >>> with TemporaryDirectory() as place:
+    ...     run(from_flat({**words, "out": f"{place}/a"}), shown=False).finished
+    True
     """
     with progress.shown(shown):
         asked, fabric = config, launch(config)
@@ -177,7 +212,16 @@ def _watch(parts: Parts, config: Config) -> list[Watch]:
 
 
 def export_run(out: Path, *, to: Path | None = None) -> Json:
-    """The encoder of a run's checkpoint, with its card, in `to` or in the run's own directory."""
+    """The encoder of a run's checkpoint, with its card, in `to` or in the run's own directory.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> words = {"command": "pretrain", "data": "digits", "model": "convnet", "batch": 16, "steps": 2, "knn_every": 0}
+    >>> with TemporaryDirectory() as place:
+    ...     done = run(from_flat({**words, "out": f"{place}/a"}), shown=False)
+    ...     card = export_run(done.out, to=Path(place, "encoder"))
+    ...     sorted(path.name for path in Path(place, "encoder").iterdir())
+    ['card.json', 'encoder.safetensors']
+    """
     config, stored = read_run(out)
     about = stored["resolved"]
     size, in_channels = about["size"], about["in_channels"]
@@ -199,14 +243,30 @@ def export_run(out: Path, *, to: Path | None = None) -> Json:
 
 @dataclass(frozen=True)
 class Replay:
-    """The step once more: its terms, and what was wrong with them."""
+    """The step once more: its terms, and what was wrong with them.
+
+    >>> Replay(terms={"shape": 0.1}, says="norm of the gradient = nan").says
+    'norm of the gradient = nan'
+    """
 
     terms: dict[str, float]
     says: str
 
 
 def replay(path: str | Path, *, method: Method | None = None, feed: Feed | None = None) -> Replay:
-    """Reproduce the step of a replay bundle, in one process.  A run made in Python wants its method and feed again."""
+    """Reproduce the step of a replay bundle, in one process.  A run made in Python wants its method and feed again.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from reglet.engine.guard import NonFiniteError
+    >>> words = {"command": "pretrain", "data": "digits", "model": "convnet", "batch": 16, "steps": 9, "knn_every": 0}
+    >>> with TemporaryDirectory() as place:
+    ...     try:
+    ...         result = run(from_flat({**words, "warmup": 0.0, "lr": 1e38, "out": f"{place}/a"}), shown=False)
+    ...     except NonFiniteError as error:
+    ...         seen = replay(error.bundle)
+    >>> "non-finite" in seen.says
+    True
+    """
     tensors, about = checkpoint.read(Path(path))
     named = about["config"]["command"] != "fit"
     kept = {f.name for f in fields(Config if named else Settings)}

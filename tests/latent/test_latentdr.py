@@ -1,5 +1,6 @@
 """LatentDR against the paper's formulas, written out; its laws; its parameter counts."""
 
+import math
 from functools import partial
 from typing import Any
 
@@ -434,10 +435,27 @@ def test_bad_input() -> None:
 
 def test_latents_that_overflow_are_refused() -> None:
     """Layer norm and attention square the latents, which would end in NaN or, worse, in constants."""
-    with pytest.raises(ValueError, match=r"square of the latents overflows torch.float32 for input of up to 1e\+30"):
+    with pytest.raises(ValueError, match=r"power of 2 overflows torch.float32 for input of up to 1e\+30"):
         LatentDR(DIM)(torch.full((N, DIM), 1e30), labels(), nn.Linear(DIM, CLASSES))
     broken = torch.full((N, DIM), float("nan"))
     assert LatentDR(DIM)(broken, labels(), nn.Linear(DIM, CLASSES)).isnan()
+
+
+def test_eq13_refuses_latents_whose_gradient_would_overflow() -> None:
+    """No norm follows its mixing, so a gradient through both layers is of the fifth power: NaN at 1e10 in float32."""
+    z = torch.randn(1, DIM).expand(N, DIM)
+    with pytest.raises(ValueError, match="power of 5 overflows"):
+        LatentDR(DIM, norm="eq13")(1e10 * z, labels(), nn.Linear(DIM, CLASSES))
+    z = (1e4 * z).requires_grad_()
+    LatentDR(DIM, norm="eq13")(z, labels(), nn.Linear(DIM, CLASSES)).backward()
+    assert z.grad is not None
+    assert z.grad.isfinite().all()
+
+
+def test_arguments_that_a_choice_does_not_need_are_checked_too() -> None:
+    for wrong in ({"sigma": math.nan}, {"degrade": "gaussian", "parts": "D", "dropout": math.nan}):
+        with pytest.raises(ValueError, match="got nan"):
+            LatentDR(DIM, **wrong)
 
 
 def test_unknown_words() -> None:

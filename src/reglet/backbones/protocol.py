@@ -10,7 +10,12 @@ Grid = tuple[int, int]  # rows and columns of a token map
 
 @runtime_checkable
 class Backbone(Protocol):
-    """Images to pooled features of width `dim`."""
+    """Images to pooled features of width `dim`.
+
+    >>> from reglet.backbones import ConvNet
+    >>> isinstance(ConvNet(), Backbone), ConvNet().dim
+    (True, 128)
+    """
 
     dim: int
 
@@ -19,7 +24,14 @@ class Backbone(Protocol):
 
 @runtime_checkable
 class Tokens(Protocol):
-    """A backbone that can also show what it has at each place: tokens in row-major order, and their grid."""
+    """A backbone that can also show what it has at each place: tokens in row-major order, and their grid.
+
+    >>> import torch
+    >>> from reglet.backbones import vit_mini
+    >>> net = vit_mini(size=32)
+    >>> isinstance(net, Tokens), net.tokens(torch.zeros(1, 3, 32, 32))[1]
+    (True, (8, 8))
+    """
 
     def tokens(self, x: Float[Tensor, "n c h w"]) -> tuple[Float[Tensor, "n t d"], Grid]: ...
 

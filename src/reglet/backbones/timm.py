@@ -17,6 +17,11 @@ class Timm(nn.Module):
     `.model` is timm's own module: `Timm(...).model.state_dict()` has timm's keys.
 
     size: of the images.  Models made for one size are made for this one, and adapt to others where they can.
+
+    >>> import torch
+    >>> net = Timm("test_vit", size=32)
+    >>> net.dim, net(torch.zeros(1, 3, 32, 32)).shape
+    (64, torch.Size([1, 64]))
     """
 
     def __init__(

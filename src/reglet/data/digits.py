@@ -25,7 +25,12 @@ _LUMINANCE = torch.tensor([0.299, 0.587, 0.114])
 
 
 class Digits(NamedTuple):
-    """Images with what is known about each: the digit, and the two nuisances that may serve as its domain."""
+    """Images with what is known about each: the digit, and the two nuisances that may serve as its domain.
+
+    >>> digits = canvas_digits("test")
+    >>> digits.images.dtype, digits.style.unique().tolist()
+    (torch.uint8, [0, 1, 2, 3])
+    """
 
     images: UInt8[Tensor, "n 3 32 32"]
     labels: Int64[Tensor, " n"]

@@ -19,6 +19,10 @@ class Images(Protocol):
     its device.  Otherwise it asks for `sizes`, draws boxes for them, and takes `crops`.
 
     fingerprint: changes when the data do, so that a run is not resumed on others.
+
+    >>> from reglet.data import load
+    >>> isinstance(load("digits", split="test"), Images)
+    True
     """
 
     name: str

@@ -85,6 +85,10 @@ def load_pair(
     Where the source has no test images, some are held out, the same always; see `reglet.data.hold_out`.
     hold_out: False leaves them with the training images, for those who cut the data themselves.
     overlap: "drop" leaves test images out that are training images, too; otherwise they are an error.
+
+    >>> train, test = load_pair("digits")
+    >>> len(train), len(test)
+    (1297, 500)
     """
     how = Reading(size, channels, table, workers)
     parts = _splits(spec, how)

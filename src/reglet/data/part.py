@@ -12,7 +12,14 @@ from reglet.views.crop import Crops
 
 
 class Part:
-    """`images` at `index`, with their labels and domains; the names of classes stay those of the whole."""
+    """`images` at `index`, with their labels and domains; the names of classes stay those of the whole.
+
+    >>> from reglet.data import load
+    >>> digits = load("digits", split="test")
+    >>> zeros = Part(digits, (digits.labels == 0).nonzero().flatten(), name="zeros")
+    >>> zeros.labels.unique().tolist(), zeros.classes[:3]
+    ([0], ['0', '1', '2'])
+    """
 
     def __init__(self, images: Images, index: Int64[Tensor, " m"], *, name: str) -> None:
         self.of, self.index, self.name = images, index, f"{images.name}/{name}"

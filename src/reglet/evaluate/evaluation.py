@@ -29,6 +29,10 @@ class Evaluation:
     representation: diagnostics of the training features.  seconds: what took how long.
     untrained: the same probes on random weights and on raw pixels.
     classes: of the most telling probe, class by class.
+
+    >>> seen = Evaluation({"name": "digits"}, {"knn": {"accuracy": 0.9}}, {"rank": 12.0}, {"features": 1.5})
+    >>> seen.json()["probes"]
+    {'knn': {'accuracy': 0.9}}
     """
 
     data: Json
@@ -62,6 +66,15 @@ def evaluate(
     probes: of knn; linear, by SGD at 13 rates; exact, by convex optimisation; ridge; mlp; few, of ten labels a class.
     blocks: of a ViT, how many last ones the linear probes see; four in VISReg's and SER's protocols.
     head: of a trained classifier, with the names of its classes.
+
+    >>> import torch
+    >>> from reglet.backbones import ConvNet
+    >>> from reglet.data import load
+    >>> digits = load("digits", split="test")
+    >>> train, test = digits.part(torch.arange(200), name="a"), digits.part(torch.arange(200, 250), name="b")
+    >>> seen = evaluate(ConvNet(widths=(8, 16), depth=1), train, test, lambda x: x / 255, probes=("knn",))
+    >>> seen.probes["knn"]["k"], seen.representation["features"]
+    (20, 16)
     """
     _known(probes)
     train_labels, test_labels = labels_of(train, test)

@@ -44,6 +44,15 @@ def evaluate_run(
     data: as for pretraining; the run's own unless given, cut as it was.  train, test: names of its parts; where there
     are none, the images are tested on that every command holds out (`reglet.data.hold_out`).
     most: images of each part, at most; 0: all.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> import reglet
+    >>> keys = {"model": "convnet", "steps": 2, "batch": 16, "knn_every": 0, "shown": False}
+    >>> with TemporaryDirectory() as place:
+    ...     run = reglet.pretrain("digits", out=f"{place}/a", **keys)
+    ...     seen = evaluate_run(run.path, probes=("knn",), most=100)
+    >>> sorted(seen.untrained)
+    ['random weights', 'raw pixels, 16 x 16']
     """
     where = compute(accelerator=accelerator, devices=devices, precision=precision)
     encoder, preprocess, card = open_encoder(run)

@@ -21,6 +21,10 @@ def act(x: Shaped[Tensor, "n c h w"], g: D4) -> Shaped[Tensor, "n c h2 w2"]:
 
     On a grid that is not square, quarter turns exchange height and width: then all elements turn by an odd number of
     quarters, or all by an even one.
+
+    >>> quarter = D4(torch.tensor([1]), torch.tensor([False]))
+    >>> act(torch.tensor([[1, 2], [3, 4]]).view(1, 1, 2, 2), quarter).squeeze().tolist()
+    [[2, 4], [1, 3]]
     """
     check.tensor("x", x, None, None, None, None, floating=False)
     _, c, h, w = x.shape
@@ -30,7 +34,12 @@ def act(x: Shaped[Tensor, "n c h w"], g: D4) -> Shaped[Tensor, "n c h2 w2"]:
 
 
 def act_on_tokens(y: Shaped[Tensor, "n t d"], g: D4, *, grid: Grid) -> Shaped[Tensor, "n t d"]:
-    """g y for tokens that fill `grid` row by row; the result fills `grid_after(g, grid)`."""
+    """g y for tokens that fill `grid` row by row; the result fills `grid_after(g, grid)`.
+
+    >>> tokens = torch.tensor([1, 2, 3, 4]).view(1, 4, 1)
+    >>> act_on_tokens(tokens, D4(torch.tensor([2]), torch.tensor([False])), grid=(2, 2)).flatten().tolist()
+    [4, 3, 2, 1]
+    """
     check.tensor("y", y, None, None, None, floating=False)
     check.grid(grid=grid)
     _, t, d = y.shape

@@ -13,7 +13,12 @@ from reglet.groups.action import Grid
 
 
 def resize(x: Float[Tensor, "n c h w"], size: Grid, *, antialias: bool = False) -> Float[Tensor, "n c h2 w2"]:
-    """Bicubic, the same for images and maps, and as in SER without antialiasing."""
+    """Bicubic, the same for images and maps, and as in SER without antialiasing.
+
+    >>> import torch
+    >>> resize(torch.ones(1, 1, 4, 4), (2, 6)).shape
+    torch.Size([1, 1, 2, 6])
+    """
     check.tensor("x", x, None, None, None, None)
     check.grid(size=size)
     if tuple(x.shape[2:]) == tuple(size):
@@ -22,7 +27,12 @@ def resize(x: Float[Tensor, "n c h w"], size: Grid, *, antialias: bool = False) 
 
 
 def resize_tokens(y: Float[Tensor, "n t d"], *, grid: Grid, to: Grid) -> Float[Tensor, "n t2 d"]:
-    """`resize` of tokens that fill `grid` row by row."""
+    """`resize` of tokens that fill `grid` row by row.
+
+    >>> import torch
+    >>> resize_tokens(torch.ones(1, 16, 8), grid=(4, 4), to=(6, 6)).shape
+    torch.Size([1, 36, 8])
+    """
     check.grid(grid=grid, to=to)
     check.tensor("y", y, None, grid[0] * grid[1], None)
     if tuple(grid) == tuple(to):

@@ -27,7 +27,12 @@ from reglet.groups.resize import resize, resize_tokens
 
 @dataclass(frozen=True, eq=False)
 class Element:
-    """One view of n images.  grid: that of S, in patches, before the turn."""
+    """One view of n images.  grid: that of S, in patches, before the turn.
+
+    >>> half = Element(D4(torch.tensor([1]), torch.tensor([False])), grid=(2, 4))  # a quarter turn of 2 x 4 patches
+    >>> half.shape
+    (4, 2)
+    """
 
     d4: D4
     grid: Grid
@@ -39,18 +44,33 @@ class Element:
 
 
 def transform(x: Float[Tensor, "n c h w"], element: Element, *, patch: int) -> Float[Tensor, "n c h2 w2"]:
-    """A x, of whole patches: at most one resize and one gather."""
+    """A x, of whole patches: at most one resize and one gather.
+
+    >>> element = Element(D4(torch.tensor([1]), torch.tensor([False])), grid=(2, 4))
+    >>> transform(torch.rand(1, 3, 8, 16), element, patch=4).shape
+    torch.Size([1, 3, 16, 8])
+    """
     h, w = element.grid
     return act(resize(x, (h * patch, w * patch)), element.d4)
 
 
 def relative(first: Element, second: Element) -> D4:
-    """D of A_2 A_1^-1."""
+    """D of A_2 A_1^-1.
+
+    >>> turned, plain = (Element(D4(torch.tensor([k]), torch.tensor([False])), grid=(4, 4)) for k in (1, 0))
+    >>> relative(turned, plain).turn.item()  # three quarter turns lead back
+    3
+    """
     return second.d4 @ first.d4.inverse()
 
 
 def align(y: Float[Tensor, "n t d"], d4: D4, *, grid: Grid, to: Grid) -> Float[Tensor, "n t2 d"]:
-    """Tokens of view 1, which fill `grid`, where and as view 2 has them on the grid `to`: one gather, one resize."""
+    """Tokens of view 1, which fill `grid`, where and as view 2 has them on the grid `to`: one gather, one resize.
+
+    >>> d4 = D4(torch.tensor([0]), torch.tensor([False]))
+    >>> align(torch.randn(1, 16, 8), d4, grid=(4, 4), to=(6, 6)).shape
+    torch.Size([1, 36, 8])
+    """
     return resize_tokens(act_on_tokens(y, d4, grid=grid), grid=grid_after(d4, grid), to=to)
 
 

@@ -17,7 +17,12 @@ Head = Callable[[Tensor], Tensor]
 
 @runtime_checkable
 class Criterion(Protocol):
-    """What a loss does to logits before the softmax: balanced softmax and logit adjustment, in `reglet.tails`."""
+    """What a loss does to logits before the softmax: balanced softmax and logit adjustment, in `reglet.tails`.
+
+    >>> from reglet.tails import BalancedSoftmax
+    >>> BalancedSoftmax([90, 10]).adjust(torch.zeros(1, 2)).argmax().item()
+    0
+    """
 
     def adjust(self, logits: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]: ...
 

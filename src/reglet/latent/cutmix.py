@@ -14,7 +14,12 @@ from reglet.latent.mixup import interpolate, soft_labels
 
 
 class Cut(NamedTuple):
-    """What CutMix drew, in shares of the image: one draw fits a grid of any size."""
+    """What CutMix drew, in shares of the image: one draw fits a grid of any size.
+
+    >>> draw = CutMix().draw(4)
+    >>> sorted(draw.partner.tolist()), 0 <= draw.lam <= 1
+    ([0, 1, 2, 3], True)
+    """
 
     lam: float  # before the box is rounded to pixels and clipped at the border; 1 where nothing is cut
     centre: tuple[float, float]  # (y, x) in [0, 1)

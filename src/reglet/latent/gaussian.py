@@ -22,7 +22,12 @@ from reglet.types import Scalar, Terms, total
 
 @dataclass(frozen=True)
 class GaussianNoise:
-    """z + e with e ~ N(0, sigma^2) in every feature.  LatentDR's table 2 has sigma = 1."""
+    """z + e with e ~ N(0, sigma^2) in every feature.  LatentDR's table 2 has sigma = 1.
+
+    >>> noise = GaussianNoise(dim=4, sigma=0.1)
+    >>> noise(torch.zeros(8, 4)).shape
+    torch.Size([8, 4])
+    """
 
     dim: int
     sigma: float = 1.0

@@ -90,7 +90,12 @@ class LatentDR(Scheduled, nn.Module):
         inner = _inner(dim, pooled=pooled) if inner is None else inner
         ff = max(1, dim // (8 if pooled else 4)) if ff is None else ff
         check.whole(1, inner=inner, ff=ff, pool_size=pool_size)
+        check.choice("norm", norm, get_args(Norm))
+        check.below_one(dropout=dropout)
+        check.flag(exclude_self=exclude_self)
+        check.not_negative(sigma=sigma)
         heads = (4 if inner >= 32 and inner % 4 == 0 else 1) if heads is None else heads
+        check.whole(1, heads=heads)
         self.original, self.degraded = checked_weight("original", original), checked_weight("degraded", degraded)
         self.restored = checked_weight("restored", restored)
         self.dim, self.parts, self.classifier, self.criterion = dim, parts, classifier, checked_criterion(criterion)

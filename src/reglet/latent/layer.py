@@ -7,6 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet import check
+from reglet.precision import at_least_float32
 
 Norm = Literal["post", "pre", "eq13"]
 
@@ -34,8 +35,12 @@ class Layer(nn.Module):
         self.norm1, self.norm2, self.drop = nn.LayerNorm(dim), nn.LayerNorm(dim), nn.Dropout(dropout)
 
     def forward(self, z: Float[Tensor, "n d"], context: Float[Tensor, "m d"]) -> Float[Tensor, "n d"]:
-        if check.readable(z):  # layer norm and attention square them
-            check.no_overflow(type(self).__name__, {"the square of the latents": z.detach().square().sum()}, z)
+        if check.readable(z):
+            # Layer norm and attention square the latents.  In "eq13" no norm follows the mixing: a gradient through
+            # both layers of LatentDR holds their fifth power.
+            power = 5 if self.norm == "eq13" else 2
+            size = at_least_float32(z.detach()).pow(power).sum()
+            check.no_overflow(type(self).__name__, {f"the latents to the power of {power}": size}, z)
         if self.norm == "pre":
             z = z + self.drop(self.mix(self.norm1(z), self.norm1(context)))
             return z + self.drop(self.ff(self.norm2(z)))

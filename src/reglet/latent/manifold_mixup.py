@@ -17,7 +17,12 @@ INPUT = "input"
 
 
 class LayerMix(NamedTuple):
-    """What Manifold Mixup drew."""
+    """What Manifold Mixup drew.
+
+    >>> draw = LayerMix("layer1", Mix(0.5, torch.tensor([1, 0])))
+    >>> draw.layer, draw.mix.lam
+    ('layer1', 0.5)
+    """
 
     layer: str  # a block's name, or "input"
     mix: Mix

@@ -15,7 +15,12 @@ Partner = Literal["random", "crossdomain"]
 
 
 class Styles(NamedTuple):
-    """What MixStyle drew; lam = 1 everywhere where the batch is left alone."""
+    """What MixStyle drew; lam = 1 everywhere where the batch is left alone.
+
+    >>> draw = MixStyle().draw(4)
+    >>> draw.lam.shape, sorted(draw.partner.tolist())
+    (torch.Size([4]), [0, 1, 2, 3])
+    """
 
     lam: Float[Tensor, "n"]
     partner: Int64[Tensor, "n"]

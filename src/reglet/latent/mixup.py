@@ -12,7 +12,12 @@ from reglet.latent.draws import beta, moved, require_batch
 
 
 class Mix(NamedTuple):
-    """What Mixup drew."""
+    """What Mixup drew.
+
+    >>> draw = Mix(0.75, torch.tensor([1, 0]))
+    >>> Mixup().apply(torch.tensor([[0.0], [1.0]]), draw).flatten().tolist()
+    [0.25, 0.75]
+    """
 
     lam: float
     partner: Int64[Tensor, "n"]  # a permutation of the batch

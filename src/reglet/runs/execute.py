@@ -39,6 +39,14 @@ def execute(
     compute: run, data -> scores.  It and `load` are functions of a module, or a `partial` of one, because other
     processes call them.  Files of its own go beside the result, under the run's key: the result is written last.
     jobs: 1 computes in this process.  about: stored beside each result.  line: what is printed of one.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> def score(run, data):
+    ...     return {"knn": data + run.seed}
+    >>> with TemporaryDirectory() as place:
+    ...     results = execute([Run("SMI", 0), Run("SMI", 1)], score, load=lambda: 10, out=Path(place), jobs=1)
+    >>> [result.scores["knn"] for result in results]
+    [10, 11]
     """
     out.mkdir(parents=True, exist_ok=True)
     missing = [run for run in runs if stored(run, out) is None]

@@ -39,7 +39,11 @@ MOST_SEEDS = 1_000
 
 @dataclass(frozen=True)
 class Interval:
-    """95 %, of a mean.  One value has an infinite one."""
+    """95 %, of a mean.  One value has an infinite one.
+
+    >>> Interval(mean=2.0, low=1.0, high=3.0, n=5).half
+    1.0
+    """
 
     mean: float
     low: float
@@ -88,7 +92,11 @@ def interval(values: Sequence[float]) -> Interval:
 
 
 def difference(candidate: Mapping[int, float], base: Mapping[int, float]) -> Interval:
-    """Of candidate minus base, over the seeds that both have."""
+    """Of candidate minus base, over the seeds that both have.
+
+    >>> difference({0: 0.75, 1: 0.5}, {0: 0.5, 1: 0.25, 2: 0.9}).mean  # seed 2 has no partner
+    0.25
+    """
     seeds = sorted(candidate.keys() & base.keys())
     if not seeds:
         raise ValueError(f"no seed in common: {sorted(candidate)} and {sorted(base)}")
@@ -100,6 +108,9 @@ class Paired:
     """difference: the mean of candidate minus base.  p: of no difference.  seeds_needed: None if more than 1,000.
 
     verdict: none where neither more nor less is better.
+
+    >>> paired([0.50, 0.51, 0.49], [0.53, 0.55, 0.51]).verdict
+    'cannot be told'
     """
 
     base: float
@@ -133,7 +144,11 @@ def paired(base: Sequence[float], candidate: Sequence[float], *, larger_is_bette
 
 
 def seeds_needed(seen: Interval, effect: float, *, level: float = LEVEL) -> int | None:
-    """Seeds at which a true difference of `effect` is told from zero in four of five attempts, by the spread seen."""
+    """Seeds at which a true difference of `effect` is told from zero in four of five attempts, by the spread seen.
+
+    >>> seeds_needed(interval([1.0, -1.0, 2.0]), effect=1.0)
+    21
+    """
     spread = seen.error * math.sqrt(seen.n)
     if not math.isfinite(spread) or effect == 0:
         return None

@@ -18,7 +18,14 @@ DIGITS = 6  # significant, of scores and seconds
 
 
 def write_ledger(path: Path, results: Sequence[Finished]) -> None:
-    """Lines of other runs stay: a recipe may be half done at two lengths."""
+    """Lines of other runs stay: a recipe may be half done at two lengths.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as place:
+    ...     write_ledger(Path(place, "smi.jsonl"), [Finished(Run("SMI", 0), {"knn": 0.61}, {})])
+    ...     len(Path(place, "smi.jsonl").read_text().splitlines())
+    1
+    """
     rows = read_ledger(path) | {r.run.key: _row(r) for r in results}
     path.parent.mkdir(parents=True, exist_ok=True)
     write_text(path, "".join(json.dumps(row, separators=(",", ":")) + "\n" for row in rows.values()))
@@ -34,6 +41,12 @@ def restore(path: Path, runs: Sequence[Run], folder: Path) -> int:
     """Put those of `runs` that the ledger has and `folder` lacks into `folder`, as if they had been computed there.
 
     Gives their number.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as place:
+    ...     write_ledger(Path(place, "smi.jsonl"), [Finished(Run("SMI", 0), {"knn": 0.61}, {})])
+    ...     restore(Path(place, "smi.jsonl"), [Run("SMI", 0), Run("SMI", 1)], Path(place, "runs"))
+    1
     """
     rows, count = read_ledger(path), 0
     for run in runs:

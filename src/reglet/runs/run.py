@@ -18,6 +18,9 @@ class Run:
 
     fold: the part that is tested, or the data set; "" where there is one only.
     settings: everything else that the result depends on, the digest of the data too.  What JSON can hold.
+
+    >>> Run("SMI", 3, fold="sketch", settings={"steps": 100}).name
+    'SMI, sketch, seed 3'
     """
 
     arm: str
@@ -48,7 +51,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Finished:
-    """about: commit, date, seconds; what the result should not depend on."""
+    """about: commit, date, seconds; what the result should not depend on.
+
+    >>> Finished(Run("SMI", 0), {"knn": 0.61}, {"seconds": 12.0}).scores["knn"]
+    0.61
+    """
 
     run: Run
     scores: Json
@@ -56,7 +63,14 @@ class Finished:
 
 
 def store(finished: Finished, folder: Path) -> None:
-    """All of it or nothing, whatever stops the process."""
+    """All of it or nothing, whatever stops the process.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as place:
+    ...     store(Finished(Run("SMI", 0), {"knn": 0.61}, {}), Path(place))
+    ...     stored(Run("SMI", 0), Path(place)).scores
+    {'knn': 0.61}
+    """
     write_json(
         folder / f"{finished.run.key}.json",
         {"run": finished.run.describe(), "scores": finished.scores, "about": finished.about},
@@ -64,7 +78,13 @@ def store(finished: Finished, folder: Path) -> None:
 
 
 def stored(run: Run, folder: Path) -> Finished | None:
-    """The result of this very run.  A file that says it is of another one counts as none."""
+    """The result of this very run.  A file that says it is of another one counts as none.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as place:
+    ...     stored(Run("SMI", 0), Path(place)) is None
+    True
+    """
     path = folder / f"{run.key}.json"
     if not path.exists():
         return None

@@ -10,6 +10,7 @@
                  "gates": [{"name", "value", "threshold", "rule", "passed"}],
                  "dose": {"share", "penalty"},                the regularizer's, at the start, halfway and at the end
                  "cost",                                      CPU time over that of the baseline
+                 "minutes",                                   CPU minutes of one seed of both arms
                  "verdict", "why", "seeds_needed"}]}
 
 Claims of one file on one table of a paper (`where`) are corrected together.  A verdict that is not the rule's is
@@ -52,6 +53,7 @@ CLAIM: dict[str, Any] = {
     "gates": list,
     "dose": dict | None,
     "cost": Number | None,
+    "minutes": Number | None,
     "verdict": str,
     "why": str,
     "seeds_needed": int | None,
@@ -63,13 +65,23 @@ DOSE: dict[str, Any] = {"share": list, "penalty": list}
 
 @dataclass(frozen=True)
 class Score:
+    """An arm's name and its score.
+
+    >>> Score("raw pixels", 38.2).score
+    38.2
+    """
+
     name: str
     score: float
 
 
 @dataclass(frozen=True)
 class Dose:
-    """How much of a regularizer an arm had, over time: its share of the gradient, and its own value."""
+    """How much of a regularizer an arm had, over time: its share of the gradient, and its own value.
+
+    >>> Dose(share=[0.1, 0.05, 0.01], penalty=[2.0, 1.0, 0.5]).share[-1]
+    0.01
+    """
 
     share: list[float]
     penalty: list[float]
@@ -77,7 +89,13 @@ class Dose:
 
 @dataclass(frozen=True)
 class Line:
-    """A claim and its evidence, before the verdict.  reference: the simplest alternative, such as raw pixels."""
+    """A claim and its evidence, before the verdict.  reference: the simplest alternative, such as raw pixels.
+
+    >>> from reglet.runs import interval
+    >>> claim = Claim(interval([1.9, 2.1, 2.0, 2.2, 1.8]), printed=2.0)
+    >>> Line("SMI above Barlow Twins", "SMI", "table 1", "knn", claim, Score("Barlow Twins", 60.0)).baseline.score
+    60.0
+    """
 
     claim: str
     paper: str
@@ -88,6 +106,7 @@ class Line:
     reference: Score | None = None
     dose: Dose | None = None
     cost: float | None = None
+    minutes: float | None = None
 
 
 def summarise(
@@ -102,7 +121,15 @@ def summarise(
     of: str = "images seen",
     transcribed: bool = False,
 ) -> Json:
-    """With the verdicts.  share: of the paper's budget, counted in `of`; None where that is not known."""
+    """With the verdicts.  share: of the paper's budget, counted in `of`; None where that is not known.
+
+    >>> from reglet.runs import interval
+    >>> claim = Claim(interval([1.9, 2.1, 2.0, 2.2, 1.8]), printed=2.0)
+    >>> line = Line("SMI above Barlow Twins", "SMI", "table 1", "knn", claim, Score("Barlow Twins", 60.0))
+    >>> how = {"command": "python -m mine", "commit": "abc", "date": "2026-11-18", "minutes": 5.0, "share": 0.01}
+    >>> summarise("mine", [line], **how)["claims"][0]["verdict"]
+    'holds'
+    """
     verdicts = judge_tables([line.evidence for line in lines], [line.where for line in lines])
     claims = []
     for line, verdict in zip(lines, verdicts, strict=True):
@@ -122,6 +149,7 @@ def summarise(
                 "gates": [{**asdict(gate), "passed": gate.passed} for gate in e.gates],
                 "dose": None if line.dose is None else asdict(line.dose),
                 "cost": line.cost,
+                "minutes": line.minutes,
                 "verdict": verdict.word,
                 "why": verdict.why,
                 "seeds_needed": verdict.seeds_needed,
@@ -132,10 +160,28 @@ def summarise(
 
 
 def write_summary(path: Path, summary: Json) -> None:
+    """As `path`, whole or not at all.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> how = {"command": "python -m mine", "commit": "abc", "date": "2026-11-18", "minutes": 5.0, "share": 0.01}
+    >>> with TemporaryDirectory() as place:
+    ...     write_summary(Path(place, "mine.json"), summarise("mine", [], **how))
+    ...     read_summary(Path(place, "mine.json"))["recipe"]
+    'mine'
+    """
     write_json(path, check(summary))
 
 
 def read_summary(path: Path) -> Json:
+    """What `write_summary` wrote, after checking its fields and its verdicts.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> how = {"command": "python -m mine", "commit": "abc", "date": "2026-11-18", "minutes": 5.0, "share": 0.01}
+    >>> with TemporaryDirectory() as place:
+    ...     write_summary(Path(place, "mine.json"), summarise("mine", [], **how))
+    ...     read_summary(Path(place, "mine.json"))["minutes"]
+    5.0
+    """
     return check(json.loads(path.read_text()), where=path.name)
 
 

@@ -13,7 +13,12 @@ from reglet.runs.run import Finished
 
 @dataclass(frozen=True)
 class Cell:
-    """versus: the arm that `difference` is from; "" for none."""
+    """versus: the arm that `difference` is from; "" for none.
+
+    >>> from reglet.runs import interval
+    >>> Cell("VISReg", "knn", interval([0.5, 0.6, 0.7])).mean.n
+    3
+    """
 
     arm: str
     measure: str
@@ -25,7 +30,13 @@ class Cell:
 def by_seed(
     results: Sequence[Finished], arm: str, measure: str, *, folds: Sequence[str] | None = None
 ) -> dict[int, float]:
-    """For every seed the mean over folds, all that any run has or those given."""
+    """For every seed the mean over folds, all that any run has or those given.
+
+    >>> from reglet.runs import Run
+    >>> results = [Finished(Run("SMI", seed), {"knn": 0.5 + seed / 10}, {}) for seed in (0, 1)]
+    >>> by_seed(results, "SMI", "knn")
+    {0: 0.5, 1: 0.6}
+    """
     wanted = set(folds) if folds is not None else {r.run.fold for r in results}
     found: dict[int, dict[str, float]] = {}
     for r in results:
@@ -37,7 +48,14 @@ def by_seed(
 def compare(
     results: Sequence[Finished], arm: str, versus: str, measure: str, *, folds: Sequence[str] | None = None
 ) -> Interval:
-    """Of arm minus versus, paired by seed and fold."""
+    """Of arm minus versus, paired by seed and fold.
+
+    >>> from reglet.runs import Run
+    >>> arms = {"a": 0.5, "b": 0.75}
+    >>> results = [Finished(Run(arm, seed), {"knn": knn}, {}) for seed in (0, 1) for arm, knn in arms.items()]
+    >>> compare(results, "b", "a", "knn").mean
+    0.25
+    """
     return difference(*(by_seed(results, name, measure, folds=folds) for name in (arm, versus)))
 
 
@@ -48,7 +66,14 @@ def table(
     base: str | Mapping[str, str] = "",
     folds: Sequence[str] | None = None,
 ) -> list[list[Cell]]:
-    """A row for each arm, a cell for each measure.  base: the arm that others are compared with, or one for each."""
+    """A row for each arm, a cell for each measure.  base: the arm that others are compared with, or one for each.
+
+    >>> from reglet.runs import Run
+    >>> arms = {"a": 0.5, "b": 0.75}
+    >>> results = [Finished(Run(arm, seed), {"knn": knn}, {}) for seed in (0, 1) for arm, knn in arms.items()]
+    >>> [[cell.mean.mean for cell in row] for row in table(results, ["knn"], base="a")]
+    [[0.5], [0.75]]
+    """
     rows = []
     for arm in dict.fromkeys(r.run.arm for r in results):
         versus = base if isinstance(base, str) else base.get(arm, "")
@@ -66,7 +91,15 @@ def table(
 
 
 def markdown(rows: Sequence[Sequence[Cell]], *, digits: int = 2) -> str:
-    """Mean ± half of its 95 % interval; in brackets the difference from the arm in the second column."""
+    """Mean ± half of its 95 % interval; in brackets the difference from the arm in the second column.
+
+    >>> from reglet.runs import Run
+    >>> results = [Finished(Run("SMI", seed), {"knn": 0.5 + seed / 10}, {}) for seed in (0, 1)]
+    >>> print(markdown(table(results, ["knn"])))
+    | arm | versus | knn | seeds |
+    |---|---|---|---|
+    | SMI |  | 0.55 ± 0.64 | 2 |
+    """
     names = list(dict.fromkeys(cell.measure for row in rows for cell in row))
     lines = ["| arm | versus | " + " | ".join(names) + " | seeds |", "|" + "---|" * (3 + len(names))]
     for row in rows:

@@ -51,6 +51,10 @@ class Claim:
 
     printed: its effect in our unit; None where it prints no figure.  margin: of a claim that two arms are level.
     sign: the direction of a claim without a figure.
+
+    >>> from reglet.runs import interval
+    >>> judge([Claim(interval([1.9, 2.1, 2.0, 2.2, 1.8]), printed=2.0)])[0].word
+    'holds'
     """
 
     ours: Interval
@@ -71,6 +75,10 @@ class Verdict:
     """why: the gates that failed.  seeds_needed: for 80 % power, where more would help; None if over 1,000.
 
     adjusted: the corrected p-values, of no effect and of the printed one (or of the edge of the margin).
+
+    >>> from reglet.runs import interval
+    >>> judge([Claim(interval([1.9, 2.1, 2.0]), printed=2.0)])[0].word  # three seeds are too few
+    'underpowered'
     """
 
     word: Word
@@ -80,7 +88,13 @@ class Verdict:
 
 
 def judge(claims: Sequence[Claim]) -> list[Verdict]:
-    """The verdicts of one table."""
+    """The verdicts of one table.
+
+    >>> from reglet.runs import interval
+    >>> ours = interval([0.9, 1.1, 1.0, 1.2, 0.8])
+    >>> [verdict.word for verdict in judge([Claim(ours, printed=1.0), Claim(ours, printed=5.0), Claim(ours, sign=-1)])]
+    ['holds', 'smaller', 'excluded']
+    """
     able = [claim for claim in claims if _failed(claim) == "" and claim.ours.n >= SEEDS]
     corrected = iter(correct([_tests(claim) for claim in able]))
     verdicts = []

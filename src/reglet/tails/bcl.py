@@ -24,6 +24,10 @@ def balanced_contrast(
     A_c are the embeddings of class c, all views, and its prototype; P(i) = A_{y_i} \\ i.  All rows are normalized here.
     As in the authors' code the anchor is left out of its own class's mean; the paper's equation 5 divides by its whole
     size.
+
+    >>> u, y = torch.randn(2, 6, 4), torch.tensor([0, 0, 0, 0, 1, 1])
+    >>> balanced_contrast(u, y, prototypes=torch.randn(2, 4)).shape
+    torch.Size([])
     """
     check.positive(temperature=temperature)
     check.tensor("u", u, None, None, None)

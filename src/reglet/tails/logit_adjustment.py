@@ -75,7 +75,12 @@ def _checked(counts: Sequence[int] | Tensor) -> Tensor:
 
 
 class BalancedSoftmax(LogitAdjustment):
-    """CE(logits + log n_c, y): logit adjustment with tau = 1, whose constant log sum n the softmax does not see."""
+    """CE(logits + log n_c, y): logit adjustment with tau = 1, whose constant log sum n the softmax does not see.
+
+    >>> logits, y = torch.zeros(1, 2), torch.tensor([0])
+    >>> round(BalancedSoftmax([90, 10])(logits, y).item(), 4)  # -log 0.9
+    0.1054
+    """
 
     def __init__(self, counts: Sequence[int] | Tensor) -> None:
         super().__init__(counts, tau=1.0)

@@ -16,6 +16,11 @@ def gaussian_blur(x: Float[Tensor, "n c h w"], sigma: Float[Tensor, " n"], *, ke
     """A separable window of `kernel` pixels, reflected at the border: torchvision's `gaussian_blur` on floats.
 
     Both directions are products with a banded matrix for each image, which holds the reflection too.
+
+    >>> x = torch.zeros(1, 1, 5, 5)
+    >>> x[0, 0, 2, 2] = 1
+    >>> round(gaussian_blur(x, torch.tensor([1.0]), kernel=3)[0, 0, 2, 2].item(), 3)
+    0.204
     """
     check.images(x)
     check.one_each(x, sigma=sigma)
@@ -70,7 +75,12 @@ def _tiled(x: Tensor, window: Float[Tensor, "n k"]) -> Tensor:
 
 @dataclass(frozen=True)
 class Blur:
-    """sigma uniform in a range, with probability `p`."""
+    """sigma uniform in a range, with probability `p`.
+
+    >>> sigma = Blur(kernel=5, p=1.0).draw(1000)
+    >>> bool(sigma.min() >= 0.1), bool(sigma.max() <= 2.0)
+    (True, True)
+    """
 
     kernel: int
     sigma: tuple[float, float] = (0.1, 2.0)

@@ -17,7 +17,11 @@ _GREY = (0.2989, 0.587, 0.114)
 
 
 def rgb_to_grayscale(x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n 1 h w"]:
-    """0.2989 r + 0.587 g + 0.114 b; one channel is grey already."""
+    """0.2989 r + 0.587 g + 0.114 b; one channel is grey already.
+
+    >>> round(rgb_to_grayscale(torch.tensor([1.0, 0.0, 0.0]).view(1, 3, 1, 1)).item(), 4)
+    0.2989
+    """
     check.images(x, channels=(1, 3))
     if x.shape[1] == 1:
         return x.clone()
@@ -26,17 +30,31 @@ def rgb_to_grayscale(x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n 1 h w"]:
 
 
 def adjust_brightness(x: Float[Tensor, "n c h w"], factor: Float[Tensor, " n"]) -> Float[Tensor, "n c h w"]:
-    """clip(f x): torchvision's, on floats."""
+    """clip(f x): torchvision's, on floats.
+
+    >>> adjust_brightness(torch.full((1, 3, 1, 1), 0.5), torch.tensor([1.5])).flatten().tolist()
+    [0.75, 0.75, 0.75]
+    """
     return _only(BRIGHTNESS, x, factor)
 
 
 def adjust_contrast(x: Float[Tensor, "n c h w"], factor: Float[Tensor, " n"]) -> Float[Tensor, "n c h w"]:
-    """clip(f x + (1 - f) m), m the mean grey of the image: torchvision's, on floats."""
+    """clip(f x + (1 - f) m), m the mean grey of the image: torchvision's, on floats.
+
+    >>> x = torch.tensor([0.25, 0.75]).view(1, 1, 1, 2)
+    >>> adjust_contrast(x, torch.tensor([0.5])).flatten().tolist()
+    [0.375, 0.625]
+    """
     return _only(CONTRAST, x, factor)
 
 
 def adjust_saturation(x: Float[Tensor, "n c h w"], factor: Float[Tensor, " n"]) -> Float[Tensor, "n c h w"]:
-    """clip(f x + (1 - f) grey(x)): torchvision's, on floats; one channel has no saturation."""
+    """clip(f x + (1 - f) grey(x)): torchvision's, on floats; one channel has no saturation.
+
+    >>> red = torch.tensor([1.0, 0.0, 0.0]).view(1, 3, 1, 1)
+    >>> [round(c, 3) for c in adjust_saturation(red, torch.tensor([0.0])).flatten().tolist()]
+    [0.299, 0.299, 0.299]
+    """
     return x.clone() if x.shape[1] == 1 else _only(SATURATION, x, factor)
 
 
@@ -51,6 +69,10 @@ def adjust_hue(x: Float[Tensor, "n c h w"], shift: Float[Tensor, " n"]) -> Float
     and after the turn H' = H + 6 shift each channel is v - d clip(2 - |wrap(H' + o)|, 0, 1), o = 3, 1, -1 for r, g, b,
     wrap to [-3, 3].  The saturation d / v of the usual detour cancels.  torchvision's `adjust_hue` on floats, to within
     rounding.
+
+    >>> red = torch.tensor([1.0, 0.0, 0.0]).view(1, 3, 1, 1)
+    >>> adjust_hue(red, torch.tensor([1 / 3])).flatten().round().tolist()  # green
+    [0.0, 1.0, 0.0]
     """
     check.images(x, channels=(1, 3))
     check.one_each(x, shift=shift)
@@ -69,7 +91,11 @@ def adjust_hue(x: Float[Tensor, "n c h w"], shift: Float[Tensor, " n"]) -> Float
 
 
 def solarize(x: Float[Tensor, "n c h w"], *, threshold: float = 0.5) -> Float[Tensor, "n c h w"]:
-    """1 - x where x >= threshold.  1/2 is torchvision's 128 on uint8."""
+    """1 - x where x >= threshold.  1/2 is torchvision's 128 on uint8.
+
+    >>> solarize(torch.tensor([0.25, 0.75]).view(1, 1, 1, 2)).flatten().tolist()
+    [0.25, 0.25]
+    """
     check.images(x)
     check.finite(threshold=threshold)
     return torch.lerp(x, 1 - x, (x >= threshold).to(x.dtype))  # six times as fast as torch.where, and as exact
@@ -89,6 +115,11 @@ def color_jitter(
 
     Images of other than three channels have neither saturation nor hue; their grey is the mean of their channels.
     jitter: images for which it is False stay as they are.
+
+    >>> x = torch.full((1, 3, 4, 4), 0.5)
+    >>> darker = color_jitter(x, torch.tensor([[0.5, 1.0, 1.0, 0.0]]), torch.tensor([[0, 1, 2, 3]]))
+    >>> round(darker.mean().item(), 4)
+    0.25
     """
     check.images(x)
     check.one_each(x, factors=factors, order=order)
@@ -175,7 +206,12 @@ def _numbers(*values: float, device: torch.device) -> Float[Tensor, " k"]:
 
 @dataclass(frozen=True)
 class ColorJitter:
-    """Factors uniform in [max(0, 1 - a), 1 + a], hue in [-a, a], in random order; with probability `p`."""
+    """Factors uniform in [max(0, 1 - a), 1 + a], hue in [-a, a], in random order; with probability `p`.
+
+    >>> jitter, factors, order = ColorJitter(p=1.0).draw(8)
+    >>> jitter.all().item(), factors.shape, order.shape
+    (True, torch.Size([8, 4]), torch.Size([8, 4]))
+    """
 
     brightness: float = 0.4
     contrast: float = 0.4
@@ -205,6 +241,9 @@ class Normalize:
 
     Images of another number of channels take the average of the means and deviations for each of theirs, so that grey
     images and those of many bands need no policy of their own.
+
+    >>> [round(value, 2) for value in Normalize()(torch.full((1, 3, 1, 1), 0.5)).flatten().tolist()]
+    [0.07, 0.2, 0.42]
     """
 
     mean: tuple[float, ...] = (0.485, 0.456, 0.406)

@@ -20,7 +20,11 @@ Side = int | Int64[Tensor, " n"]  # of all images alike, or of each
 
 
 class Crops(NamedTuple):
-    """What a view asks of each image: a box (i, j, h, w) in its pixels, resized to size x size."""
+    """What a view asks of each image: a box (i, j, h, w) in its pixels, resized to size x size.
+
+    >>> Crops(torch.tensor([[0, 0, 20, 30]]), size=32).size
+    32
+    """
 
     boxes: Int64[Tensor, "n 4"]
     size: int
@@ -39,6 +43,10 @@ def resized_crop(
 
     torchvision's `resized_crop(antialias=True)` on floats, to within rounding.  On uint8 torchvision rounds to 1/255,
     and clips what a cubic overshoots; here nothing is rounded or clipped.
+
+    >>> x = torch.arange(16.0).view(1, 1, 4, 4)
+    >>> resized_crop(x, torch.tensor([[0, 2, 2, 2]]), size=2).squeeze().tolist()
+    [[2.0, 3.0], [6.0, 7.0]]
     """
     check.images(x, floating=False)
     check.one_each(x, boxes=boxes)
@@ -70,6 +78,10 @@ class ResizedCrop:
 
     As torchvision's RandomResizedCrop: ten tries, then the largest box in the middle.  A try is judged by shares, not
     by rounded pixels, so a box that would stick out by less than half a pixel is refused here and rounded there.
+
+    >>> boxes = ResizedCrop(scale=(0.5, 1.0)).boxes(ResizedCrop().draw(4), height=40, width=40, size=32)
+    >>> boxes.shape
+    torch.Size([4, 4])
     """
 
     scale: tuple[float, float] = (0.08, 1.0)
@@ -121,7 +133,13 @@ class ResizedCrop:
 
 @dataclass(frozen=True)
 class PadCrop:
-    """`padding` black pixels on every side, then a box of the view's size, unresized: supervised training on CIFAR."""
+    """`padding` black pixels on every side, then a box of the view's size, unresized: supervised training on CIFAR.
+
+    >>> crop = PadCrop(padding=4)
+    >>> boxes = crop.boxes(crop.draw(6), height=32, width=32, size=32)
+    >>> boxes[:, 2:].unique().tolist()
+    [32]
+    """
 
     padding: int = 4
 

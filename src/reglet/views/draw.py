@@ -20,6 +20,11 @@ class Draw:
     factors: brightness, contrast, saturation (1: unchanged) and hue (0: unchanged), applied in the order of `order`,
         a permutation of these four.  Where `jitter` is False they are drawn but not applied.
     sigma: of the blur, in pixels of the view; 0: none.
+
+    >>> from reglet.views import View
+    >>> draw = View(32, flip=0.5).draw(8)
+    >>> len(draw.flip), len(draw.take(slice(0, 2)).flip)
+    (8, 2)
     """
 
     crop: Float[Tensor, "n 4"]
@@ -47,6 +52,13 @@ class Draw:
 
 
 def share_geometry(draws: Sequence[Draw]) -> list[Draw]:
-    """All views see the crop, flip and rotation of the first; what happens to their colours stays their own."""
+    """All views see the crop, flip and rotation of the first; what happens to their colours stays their own.
+
+    >>> from reglet.views import View
+    >>> view = View(32, flip=0.5)
+    >>> first, second = share_geometry([view.draw(8), view.draw(8)])
+    >>> torch.equal(first.flip, second.flip)
+    True
+    """
     first = draws[0]
     return [replace(d, crop=first.crop, flip=first.flip, angle=first.angle, turn=first.turn) for d in draws]

@@ -9,7 +9,11 @@ from reglet import check
 
 
 def hflip(x: Shaped[Tensor, "n c h w"], flip: Bool[Tensor, " n"]) -> Shaped[Tensor, "n c h w"]:
-    """torchvision's `horizontal_flip` of the images for which `flip` is True."""
+    """torchvision's `horizontal_flip` of the images for which `flip` is True.
+
+    >>> hflip(torch.tensor([1.0, 2.0, 3.0]).view(1, 1, 1, 3), torch.tensor([True])).flatten().tolist()
+    [3.0, 2.0, 1.0]
+    """
     check.images(x, floating=False)
     check.one_each(x, flip=flip)
     return torch.where(flip.to(x.device)[:, None, None, None], x.flip(3), x)
@@ -20,6 +24,10 @@ def rotate(x: Float[Tensor, "n c h w"], degrees: Float[Tensor, " n"], *, fill: f
 
     torchvision's `rotate(interpolation=bilinear)` on floats.  What comes from outside the frame is `fill`, and mixed
     with the image at its border.
+
+    >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]]).view(1, 1, 2, 2)
+    >>> rotate(x, torch.tensor([90.0])).squeeze().round().tolist()
+    [[2.0, 4.0], [1.0, 3.0]]
     """
     check.images(x)
     check.one_each(x, degrees=degrees)
@@ -34,7 +42,11 @@ def rotate(x: Float[Tensor, "n c h w"], degrees: Float[Tensor, " n"], *, fill: f
 
 
 def quarter_turn(x: Shaped[Tensor, "n c h w"], turns: Int64[Tensor, " n"]) -> Shaped[Tensor, "n c h w"]:
-    """Each image by its own number of quarter turns, counter-clockwise, bit-exact."""
+    """Each image by its own number of quarter turns, counter-clockwise, bit-exact.
+
+    >>> quarter_turn(torch.tensor([[1.0, 2.0], [3.0, 4.0]]).view(1, 1, 2, 2), torch.tensor([1])).squeeze().tolist()
+    [[2.0, 4.0], [1.0, 3.0]]
+    """
     check.images(x, floating=False)
     check.one_each(x, turns=turns)
     turns = turns % 4

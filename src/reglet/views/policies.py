@@ -144,6 +144,11 @@ POLICIES: dict[str, Callable[[int, int], Recipe]] = {
     "digits-strong": digits_strong,
     "plain": plain,
 }
+"""The view policies by name, as `policy` and `views=` take them.
+
+>>> sorted(POLICIES)[:2]
+['barlow', 'byol']
+"""
 
 
 def policy(

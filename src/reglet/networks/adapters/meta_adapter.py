@@ -39,7 +39,12 @@ class GatedAttention(nn.Module):
 
 
 class MetaAdapter(nn.Module):
-    """Features, class embeddings and shots of each class -> logits."""
+    """Features, class embeddings and shots of each class -> logits.
+
+    >>> shots = torch.randn(5, 3, 16)  # three of each of five classes
+    >>> MetaAdapter(16)(torch.randn(2, 16), shots.mean(1), shots).shape
+    torch.Size([2, 5])
+    """
 
     sim_blocks = ("refine",)
 

@@ -23,7 +23,12 @@ def cache_logits(affinity: Float[Tensor, "n m"], values: Float[Tensor, "m c"], *
 
 
 class TipAdapter(nn.Module):
-    """Features -> logits.  There is nothing in it to train."""
+    """Features -> logits.  There is nothing in it to train.
+
+    >>> shots, labels = torch.eye(4), torch.tensor([0, 0, 1, 1])
+    >>> TipAdapter(shots, labels, torch.eye(4)[[0, 2]])(shots).argmax(1).tolist()
+    [0, 0, 1, 1]
+    """
 
     keys: Tensor
     values: Tensor

@@ -13,7 +13,12 @@ from reglet.networks.adapters.tip_adapter import cache_logits
 
 
 class TipAdapterF(nn.Module):
-    """Features -> logits; before training those of `TipAdapter`."""
+    """Features -> logits; before training those of `TipAdapter`.
+
+    >>> shots, labels = torch.eye(4), torch.tensor([0, 0, 1, 1])
+    >>> TipAdapterF(shots, labels, torch.eye(4)[[0, 2]])(shots).argmax(1).tolist()
+    [0, 0, 1, 1]
+    """
 
     sim_blocks = ("cache",)
     values: Tensor

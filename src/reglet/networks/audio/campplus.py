@@ -118,6 +118,10 @@ class CAMPPlus(nn.Module):
     """A front end of `front` channels, a layer that halves the frames, dense blocks of `depths` layers, statistics.
 
     embedding: features of the linear layer after the pooling; 0: the pooled statistics themselves.
+
+    >>> net = CAMPPlus(mels=40, front=8, width=16, growth=8, depths=(1, 1), embedding=32)
+    >>> net(torch.randn(2, 40, 100)).shape
+    torch.Size([2, 32])
     """
 
     def __init__(

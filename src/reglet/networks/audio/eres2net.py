@@ -43,6 +43,10 @@ class ERes2Net(nn.Module):
     widths: channels that a stage gives.  hidden: channels of its scales together.  stem: channels before the stages,
     by a convolution of stem_stride.  fused: the last so many stages fuse their scales; the others add them.
     embedding: features of the linear layer after the pooling; 0: the pooled statistics themselves.
+
+    >>> net = ERes2Net(mels=40, stem=8, widths=(8, 16), hidden=(8, 8), depths=(1, 1), fused=1, embedding=32)
+    >>> net(torch.randn(2, 40, 50)).shape
+    torch.Size([2, 32])
     """
 
     def __init__(

@@ -89,6 +89,10 @@ class Res2Net(nn.Module):
 
     widths: channels that a stage gives.  hidden: channels of its scales together.  stem: channels before the stages.
     pooled: a 7 x 7 stem and a 3 x 3 maximum after it, each of stride 2, as in the paper; otherwise a 3 x 3 of stride 2.
+
+    >>> net = Res2Net(mels=40, stem=8, widths=(16, 32), hidden=(8, 16), depths=(1, 1))
+    >>> net(torch.randn(2, 40, 64)).shape
+    torch.Size([2, 320])
     """
 
     def __init__(

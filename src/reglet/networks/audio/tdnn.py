@@ -67,5 +67,10 @@ class TDNN(nn.Module):
 
 
 def tdnn_small(*, mels: int, width: int = 64) -> TDNN:
-    """An eighth of the width, and one dense layer: it trains in seconds on a CPU."""
+    """An eighth of the width, and one dense layer: it trains in seconds on a CPU.
+
+    >>> import torch
+    >>> tdnn_small(mels=40)(torch.randn(2, 40, 50)).shape
+    torch.Size([2, 64])
+    """
     return TDNN(mels=mels, width=width, last=3 * width, dense=(width,))

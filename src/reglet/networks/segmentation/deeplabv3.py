@@ -15,6 +15,9 @@ class DeepLabV3Head(nn.Module):
 
     rates: the paper's, for a map of an eighth or a sixteenth of the image's size.  The mean is normalized as in
     `of_means`.
+
+    >>> DeepLabV3Head(8, classes=3)(torch.randn(2, 8, 16, 16)).shape
+    torch.Size([2, 3, 16, 16])
     """
 
     def __init__(self, c_in: int, classes: int, *, dim: int = 16, rates: Sequence[int] = (6, 12, 18)) -> None:

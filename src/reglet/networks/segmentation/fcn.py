@@ -11,6 +11,10 @@ class FCNHead(nn.Module):
 
     convs: how many, 3 x 3 and `dim` wide.  0: the linear map alone, which is what U-Net ends with.
     The paper adds the scores of several depths; after a U-Net there is no need to.
+
+    >>> import torch
+    >>> FCNHead(8, classes=3)(torch.randn(2, 8, 16, 16)).shape
+    torch.Size([2, 3, 16, 16])
     """
 
     def __init__(self, c_in: int, classes: int, *, dim: int = 16, convs: int = 1) -> None:

@@ -16,6 +16,9 @@ class PSPHead(nn.Module):
 
     dim: the paper has a quarter of the map's width.  Means are normalized as in `of_means`.  The auxiliary loss is left
     out.
+
+    >>> PSPHead(8, classes=3)(torch.randn(2, 8, 16, 16)).shape
+    torch.Size([2, 3, 16, 16])
     """
 
     def __init__(self, c_in: int, classes: int, *, dim: int = 16, bins: Sequence[int] = (1, 2, 3, 6)) -> None:

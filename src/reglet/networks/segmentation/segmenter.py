@@ -19,6 +19,12 @@ HEADS: dict[str, Callable[..., nn.Module]] = {
     "psp": PSPHead,
     "deeplabv3": DeepLabV3Head,
 }
+"""The heads by the names that `reglet train task=segmentation head=` takes.
+
+>>> import torch
+>>> HEADS["psp"](8, classes=3)(torch.zeros(2, 8, 12, 12)).shape
+torch.Size([2, 3, 12, 12])
+"""
 
 
 class Segmenter(nn.Module):
@@ -26,6 +32,12 @@ class Segmenter(nn.Module):
 
     decoder: what the head reads is then as fine as the image, as in mmsegmentation's U-Nets with these heads.  None: it
         reads the encoder's last map, and its logits are brought to the image's size bilinearly.
+
+    >>> import torch
+    >>> from reglet.networks.segmentation import FCNHead, UNetDecoder, UNetEncoder
+    >>> net = Segmenter(UNetEncoder(widths=(8, 16)), UNetDecoder(widths=(8, 16)), FCNHead(8, classes=3))
+    >>> net(torch.rand(2, 3, 32, 32)).shape
+    torch.Size([2, 3, 32, 32])
     """
 
     def __init__(self, encoder: UNetEncoder, decoder: UNetDecoder | None, head: nn.Module) -> None:

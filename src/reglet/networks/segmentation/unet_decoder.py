@@ -15,6 +15,10 @@ class UNetDecoder(nn.Module):
     3 x 3 convolutions of both.
 
     Gives the finest map, as large as the image and widths[0] wide.
+
+    >>> maps = [torch.randn(2, 8, 16, 16), torch.randn(2, 16, 8, 8)]  # the encoder's, the finest first
+    >>> UNetDecoder(widths=(8, 16))(maps).shape
+    torch.Size([2, 8, 16, 16])
     """
 
     def __init__(self, *, widths: Sequence[int] = (64, 128, 256, 512, 1024)) -> None:

@@ -14,6 +14,11 @@ class ITransformer(nn.Module):
     A block is that of a transformer with norms after each residual; its attention mixes variates, its feed-forward
     works on each alone.  Variates have no positions, so permuting channels permutes the output.  The sizes are those
     that copies of the authors' code have (the paper: 2 to 4 blocks, 256 or 512 wide).
+
+    >>> import torch
+    >>> net = ITransformer(channels=3, length=20, width=16, depth=1, heads=2, hidden=16)
+    >>> net(torch.randn(4, 20, 3)).shape  # the windows, reconstructed
+    torch.Size([4, 20, 3])
     """
 
     sim_blocks = ("blocks.*",)
@@ -49,5 +54,10 @@ class ITransformer(nn.Module):
 
 
 def itransformer_small(*, channels: int, length: int, width: int = 32) -> ITransformer:
-    """Two blocks, without dropout: it trains in seconds on a CPU."""
+    """Two blocks, without dropout: it trains in seconds on a CPU.
+
+    >>> import torch
+    >>> itransformer_small(channels=3, length=20)(torch.randn(4, 20, 3)).shape
+    torch.Size([4, 20, 3])
+    """
     return ITransformer(channels=channels, length=length, width=width, depth=2, heads=4, hidden=2 * width, dropout=0.0)

@@ -40,6 +40,9 @@ class LightTS(nn.Module):
     window to window is left out: a reconstructor would only have to learn the identity there.  The sizes are the
     defaults of Time-Series-Library, whose d_model of 512 is four times `width`; the paper's own, which differ by data
     set, were not at hand.
+
+    >>> LightTS(channels=3, length=20, width=16, chunk=10)(torch.randn(4, 20, 3)).shape
+    torch.Size([4, 20, 3])
     """
 
     sim_blocks = ("continuous", "interval", "variates")
@@ -64,5 +67,9 @@ class LightTS(nn.Module):
 
 
 def lightts_small(*, channels: int, length: int, width: int = 32) -> LightTS:
-    """Parts of ten points and a quarter of the width: it trains in seconds on a CPU."""
+    """Parts of ten points and a quarter of the width: it trains in seconds on a CPU.
+
+    >>> lightts_small(channels=3, length=20)(torch.randn(4, 20, 3)).shape
+    torch.Size([4, 20, 3])
+    """
     return LightTS(channels=channels, length=length, width=width, chunk=10)

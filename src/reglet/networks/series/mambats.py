@@ -47,6 +47,9 @@ class MambaTS(nn.Module):
     permutation training).  Left out: its search for the best order at inference by a travelling-salesman solver; the
     order there is that of the channels.  Width, depth, patch and dropout are those that the authors' code has for
     electricity (they differ by data set), the state is Mamba's.  Expansion 1 where Mamba has 2.
+
+    >>> MambaTS(channels=3, length=20, width=8, depth=1, state=4, patch=5)(torch.randn(4, 20, 3)).shape
+    torch.Size([4, 20, 3])
     """
 
     sim_blocks = ("blocks.*",)
@@ -84,5 +87,9 @@ class MambaTS(nn.Module):
 
 
 def mambats_small(*, channels: int, length: int, width: int = 16, dropout: float = 0.1) -> MambaTS:
-    """Two narrow blocks with a state of four numbers: it trains in seconds on a CPU."""
+    """Two narrow blocks with a state of four numbers: it trains in seconds on a CPU.
+
+    >>> mambats_small(channels=3, length=20)(torch.randn(4, 20, 3)).shape
+    torch.Size([4, 20, 3])
+    """
     return MambaTS(channels=channels, length=length, width=width, depth=2, state=4, patch=20, dropout=dropout)

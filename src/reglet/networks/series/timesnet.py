@@ -36,6 +36,9 @@ class TimesNet(nn.Module):
 
     The sizes are the largest that the paper has for anomaly detection: three blocks, three periods, 128 features, and
     convolutions of six sizes.
+
+    >>> TimesNet(channels=3, length=20, width=8, depth=1, top=2, sizes=2)(torch.randn(4, 20, 3)).shape
+    torch.Size([4, 20, 3])
     """
 
     sim_blocks = ("blocks.*",)
@@ -68,7 +71,11 @@ class TimesNet(nn.Module):
 
 
 def timesnet_small(*, channels: int, length: int, width: int = 16) -> TimesNet:
-    """Two narrow blocks, two periods, three sizes, without dropout: it trains in seconds on a CPU."""
+    """Two narrow blocks, two periods, three sizes, without dropout: it trains in seconds on a CPU.
+
+    >>> timesnet_small(channels=3, length=20)(torch.randn(4, 20, 3)).shape
+    torch.Size([4, 20, 3])
+    """
     return TimesNet(channels=channels, length=length, width=width, depth=2, top=2, sizes=3, dropout=0.0)
 
 

@@ -11,7 +11,12 @@ from torch import Tensor, nn
 
 
 class PatchDiscriminator(nn.Module):
-    """Images -> a map of verdicts, one for each patch; 1 is "real"."""
+    """Images -> a map of verdicts, one for each patch; 1 is "real".
+
+    >>> import torch
+    >>> PatchDiscriminator(width=8)(torch.rand(2, 3, 64, 64)).shape
+    torch.Size([2, 1, 6, 6])
+    """
 
     def __init__(self, *, width: int = 64, halvings: int = 3, channels: int = 3) -> None:
         super().__init__()
@@ -31,5 +36,10 @@ class PatchDiscriminator(nn.Module):
 
 
 def patch_discriminator_small(*, width: int = 16, channels: int = 3) -> PatchDiscriminator:
-    """A quarter of the width and one halving fewer: images of 32 px are more than one patch."""
+    """A quarter of the width and one halving fewer: images of 32 px are more than one patch.
+
+    >>> import torch
+    >>> patch_discriminator_small()(torch.rand(2, 3, 32, 32)).shape
+    torch.Size([2, 1, 6, 6])
+    """
     return PatchDiscriminator(width=width, halvings=2, channels=channels)

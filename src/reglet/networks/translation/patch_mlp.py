@@ -8,7 +8,12 @@ from torch import Tensor, nn
 
 
 class PatchMLP(nn.Module):
-    """Maps, and places in each -> vectors (n, places, width) of each map, by two layers with a ReLU."""
+    """Maps, and places in each -> vectors (n, places, width) of each map, by two layers with a ReLU.
+
+    >>> vectors = PatchMLP([8], width=4)([torch.randn(2, 8, 5, 5)], [torch.tensor([0, 7, 24])])
+    >>> vectors[0].shape
+    torch.Size([2, 3, 4])
+    """
 
     def __init__(self, widths: Sequence[int], *, width: int = 64) -> None:
         super().__init__()

@@ -35,3 +35,9 @@ def torchvision() -> ModuleType:
 @pytest.fixture(scope="session")
 def timm(torchvision: ModuleType) -> ModuleType:
     return pytest.importorskip("timm")
+
+
+@pytest.fixture(autouse=True)
+def _timm_for_its_example(request: pytest.FixtureRequest) -> None:
+    if request.node.name == "reglet.backbones.timm.Timm":
+        request.getfixturevalue("timm")
