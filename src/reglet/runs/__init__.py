@@ -1,5 +1,11 @@
 """The one runner: arms x seeds x folds, stored, resumed, paired; one interval, one table, verdicts by rule."""
 
+from reglet.runs.by_image import ByImage as ByImage
+from reglet.runs.by_image import by_image as by_image
+from reglet.runs.by_image import correct_images as correct_images
+from reglet.runs.by_image import mcnemar as mcnemar
+from reglet.runs.by_image import statistic_by_image as statistic_by_image
+from reglet.runs.by_image import tell as tell
 from reglet.runs.execute import execute as execute
 from reglet.runs.interval import Interval as Interval
 from reglet.runs.interval import Paired as Paired
@@ -27,4 +33,5 @@ from reglet.runs.table import table as table
 from reglet.runs.verdict import Claim as Claim
 from reglet.runs.verdict import Gate as Gate
 from reglet.runs.verdict import Verdict as Verdict
+from reglet.runs.verdict import holm as holm
 from reglet.runs.verdict import judge as judge

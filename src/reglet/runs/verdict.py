@@ -135,6 +135,20 @@ def correct(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
     return list(zip(adjusted[::2], adjusted[1::2], strict=True))
 
 
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Adjusted p-values of m hypotheses, each of which may be true (Holm 1979): the j-th smallest times m - j + 1.
+
+    >>> holm([0.01, 0.04, 0.5])
+    [0.03, 0.08, 0.5]
+    """
+    m = len(p_values)
+    adjusted, largest = [0.0] * m, 0.0
+    for j, i in enumerate(sorted(range(m), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (m - j) * p_values[i]))
+        adjusted[i] = largest
+    return adjusted
+
+
 def _tests(claim: Claim) -> tuple[float, float]:
     """p-values of no effect and of the printed one.  Of a level claim: of the two edges of the margin."""
     if claim.margin is not None:
