@@ -92,7 +92,7 @@ def test_a_weight_follows_its_schedule(data: Path) -> None:
     for step in range(3):
         set_step(method, step, 3)
         assert isinstance(method, Regularized)
-        values.append(method.now("weight"))
+        values.append(method.balance.now("weight"))
     assert values == [0, 1, 2]
 
 
