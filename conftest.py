@@ -11,6 +11,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # there are as many processes as cores
     torch.set_num_threads(1)
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that tests start
 
+# examples in docstrings whose libraries import torchvision
+NEED_TORCHVISION = ("reglet.backbones.timm.", "reglet.backbones.transformers.", "reglet.backbones.load_transformers.")
 _kept: list[torch.library.Library] = []  # a Library takes its definitions with it when it is collected
 
 
@@ -37,7 +39,13 @@ def timm(torchvision: ModuleType) -> ModuleType:
     return pytest.importorskip("timm")
 
 
+@pytest.fixture(scope="session")
+def transformers(torchvision: ModuleType) -> ModuleType:
+    """transformers, which imports torchvision for its vision models where it is installed."""
+    return pytest.importorskip("transformers")
+
+
 @pytest.fixture(autouse=True)
 def _timm_for_its_example(request: pytest.FixtureRequest) -> None:
-    if request.node.name == "reglet.backbones.timm.Timm":
+    if request.node.name.startswith(NEED_TORCHVISION):
         request.getfixturevalue("timm")

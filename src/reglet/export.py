@@ -20,6 +20,7 @@ from reglet.backbones.build import build
 from reglet.backbones.convnet import ConvNet
 from reglet.backbones.resnet import ResNet
 from reglet.backbones.timm import Timm
+from reglet.backbones.transformers import Transformers
 from reglet.backbones.vit import ViT
 from reglet.seeded import seeded
 from reglet.views import Policy, policy
@@ -124,7 +125,7 @@ def load_weights(backbone: nn.Module, path: Path) -> None:
         raise ExportError(f"there is no encoder at {file}")
     weights = load_file(file)
     if any(key.startswith("method.") for key in weights):  # a checkpoint: what it calls the backbone's own
-        weights = of_checkpoint(weights, "backbone.model" if isinstance(backbone, Timm | Adapter) else "backbone")
+        weights = of_checkpoint(weights, "backbone" if bare(backbone) is backbone else "backbone.model")
     if why := misfit(bare(backbone).state_dict(), weights):
         raise ExportError(f"the weights in {file} are of another architecture: {why}")
     bare(backbone).load_state_dict(weights)
@@ -156,7 +157,7 @@ def _some(names: list[str], most: int = 8) -> str:
 
 def bare(backbone: nn.Module) -> nn.Module:
     """The network as its author wrote it: what an adapter wraps, so that the keys are timm's or the user's own."""
-    return backbone.model if isinstance(backbone, Timm | Adapter) else backbone
+    return backbone.model if isinstance(backbone, Timm | Transformers | Adapter) else backbone
 
 
 def plain(size: int) -> Policy:

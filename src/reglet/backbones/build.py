@@ -7,6 +7,7 @@ from functools import partial
 from torch import nn
 
 from reglet.backbones.convnet import ConvNet
+from reglet.backbones.load_transformers import load_transformers
 from reglet.backbones.resnet import ResNet, resnet8, resnet14, resnet18, resnet50
 from reglet.backbones.timm import Timm
 from reglet.backbones.vit import ViT, vit_base, vit_mini, vit_small, vit_tiny
@@ -40,31 +41,34 @@ def build(
     drop_path: float = 0.0,
     pretrained: bool = False,
 ) -> nn.Module:
-    """The backbone called `name`, for images of `size`: one of `NAMES`, or "timm/NAME".
+    """The backbone called `name`, for images of `size`: one of `NAMES`, "timm/NAME" or "hf/NAME".
 
     Below 64 px ResNets have the stem that keeps the grid.  patch and cls_layer are our ViTs', drop_path theirs and
-    timm's, pretrained timm's.
+    timm's, pretrained timm's and transformers'.  hf/NAME is a name on the Hugging Face Hub, or a folder.
 
     >>> build("vit_tiny", size=32).dim, build("resnet18", size=32).stem
     (192, 'cifar')
     """
-    ours, from_timm = name in VITS, name.startswith("timm/")
+    ours, from_timm, from_hub = name in VITS, name.startswith("timm/"), name.startswith("hf/")
     wrong = {
         "patch": patch is not None and not ours,
         "cls_layer": cls_layer != 0 and not ours,
         "drop_path": drop_path != 0 and not (ours or from_timm),
-        "pretrained": pretrained and not from_timm,
+        "pretrained": pretrained and not (from_timm or from_hub),
     }
-    if from_timm or name in NAMES:
+    if from_timm or from_hub or name in NAMES:
         if any(wrong.values()):
             raise ValueError(f"{name} has no {', '.join(key for key in wrong if wrong[key])}")
     else:
         close = get_close_matches(name, NAMES, n=1)
         hint = f" Did you mean {close[0]!r}?" if close else ""
-        raise LookupError(f"no backbone is called {name!r}.{hint} There are {', '.join(NAMES)}, and timm/NAME")
+        raise LookupError(f"no backbone is called {name!r}.{hint} There are {', '.join(NAMES)}, timm/NAME and hf/NAME")
     if from_timm:
         kind = name.removeprefix("timm/")
         return Timm(kind, size=size, in_channels=in_channels, drop_path=drop_path, pretrained=pretrained)
+    if from_hub:
+        kind = name.removeprefix("hf/")
+        return load_transformers(kind, size=size, in_channels=in_channels, pretrained=pretrained)
     if ours:
         return VITS[name](size=size, patch=patch, cls_layer=cls_layer, drop_path=drop_path, in_channels=in_channels)
     if name in RESNETS:

@@ -16,7 +16,7 @@ def names(words: list[str]) -> int:
 
     rooms: dict[str, Sequence[str]] = {
         "data": SOURCES,
-        "models": (*NAMES, "timm/NAME"),
+        "models": (*NAMES, "timm/NAME", "hf/NAME"),
         "methods": (*LOSSES, *METHODS),
         "losses": tuple(LOSSES),
         "views": tuple(views.POLICIES),

@@ -1,0 +1,108 @@
+"""transformers' vision models by name or from a folder: checked that every weight is there."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from reglet.backbones.protocol import Grid
+from reglet.backbones.transformers import Pool, Transformers, has_dense_pooler, vision_part
+
+
+def load_transformers(
+    name: str, *, size: int | Grid | None = None, in_channels: int = 3, pretrained: bool = True, pool: Pool = "auto"
+) -> Transformers:
+    """The vision model `name` of the Hugging Face Hub, or in a folder that transformers saved.
+
+    pretrained: False builds it from its configuration, with random weights.  Weights are read from safetensors only.
+    A head that the weights have besides, such as a classifier, is left out.
+
+    >>> import transformers
+    >>> from tempfile import TemporaryDirectory
+    >>> sizes = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64}
+    >>> model = transformers.ViTModel(transformers.ViTConfig(**sizes, image_size=32, patch_size=8))
+    >>> with TemporaryDirectory() as folder:
+    ...     model.save_pretrained(folder)
+    ...     load_transformers(folder).dim
+    32
+    """
+    transformers = _import(name)
+    config = _fetch(name, transformers.AutoConfig.from_pretrained)
+    if hasattr(config, "mask_ratio"):
+        config.mask_ratio = 0.0
+    inner = getattr(config, "vision_config", config)
+    if in_channels != getattr(inner, "num_channels", 3):
+        if pretrained:
+            raise ValueError(f"hf/{name} takes images of {inner.num_channels} channels, and these have {in_channels}")
+        inner.num_channels = in_channels
+    with _quiet(transformers):
+        if pretrained:
+            options = {"config": config, "use_safetensors": True, "output_loading_info": True}
+            model, info = _fetch(name, transformers.AutoModel.from_pretrained, **options)
+            _require_whole(name, model, info)
+        else:
+            model = transformers.AutoModel.from_config(config)
+    model = vision_part(model)
+    if has_dense_pooler(model):  # never used here: a parameter without a gradient would stop a distributed run
+        model.pooler = None
+    return Transformers(model.float(), size=size, pool=pool)
+
+
+def _import(name: str) -> Any:
+    try:
+        import transformers
+    except ImportError as error:
+        raise ImportError(f"hf/{name} needs transformers: pip install 'reglet[transformers]'") from error
+    return transformers
+
+
+def _fetch(name: str, load: Any, **options: Any) -> Any:
+    """From the folder or the cache, and only where it is in neither, from the network."""
+    for alone in (True,) if Path(name).exists() else (True, False):
+        try:
+            return load(name, trust_remote_code=False, local_files_only=alone, **options)
+        except (OSError, ValueError) as error:
+            failed = error
+    raise ValueError(_not_there(name, failed)) from failed
+
+
+def _not_there(name: str, error: Exception) -> str:
+    said = " ".join(str(error).split())
+    said = said if len(said) < 300 else f"{said[:300]} ..."
+    if Path(name).exists():
+        return f"{name} is no folder of a vision model that transformers saved with safetensors: {said}"
+    return (
+        f"hf/{name} could not be loaded: {said} Without network, load it where there is one with "
+        f"AutoModel.from_pretrained({name!r}).save_pretrained('FOLDER'), bring the folder here, and give hf/FOLDER"
+    )
+
+
+def _require_whole(name: str, model: Any, info: dict[str, Any]) -> None:
+    """An error where weights are missing, or where a part of the model has more of them than it takes."""
+    missing = [key for key in info["missing_keys"] if "pooler.dense" not in key]
+    parts = {child for child, _ in model.named_children()}
+    prefix = f"{model.base_model_prefix}."
+    extra = [key for key in info["unexpected_keys"] if key.removeprefix(prefix).split(".")[0] in parts]
+    if missing or extra:
+        lists = {"missing": sorted(missing), "extra": sorted(extra)}
+        said = "; ".join(
+            f"{what}: {', '.join(keys[:8])}{f' and {len(keys) - 8} more' if len(keys) > 8 else ''}"
+            for what, keys in lists.items()
+            if keys
+        )
+        raise ValueError(f"the weights of hf/{name} do not fit {type(model).__name__}: {said}")
+
+
+@contextmanager
+def _quiet(transformers: Any) -> Iterator[None]:
+    """Without transformers' own lines: what they report is checked here."""
+    log = transformers.utils.logging
+    before, bars = log.get_verbosity(), log.is_progress_bar_enabled()
+    log.set_verbosity_error()
+    log.disable_progress_bar()
+    try:
+        yield
+    finally:
+        log.set_verbosity(before)
+        if bars:
+            log.enable_progress_bar()
