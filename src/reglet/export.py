@@ -18,9 +18,10 @@ from torch import Tensor, nn
 from reglet.backbones.adapter import Adapter
 from reglet.backbones.build import build
 from reglet.backbones.convnet import ConvNet
+from reglet.backbones.load_transformers import from_architecture
 from reglet.backbones.resnet import ResNet
 from reglet.backbones.timm import Timm
-from reglet.backbones.transformers import Transformers
+from reglet.backbones.transformers import Transformers, architecture
 from reglet.backbones.vit import ViT
 from reglet.seeded import seeded
 from reglet.views import Policy, policy
@@ -58,9 +59,12 @@ def export(
     _write_weights(own, folder / ENCODER)
     x = torch.randn(4, in_channels, size, size, generator=torch.Generator().manual_seed(0))
     _prove_preparation(size, in_channels)
-    code, proof = _prove(backbone, folder, x, fresh=lambda: _built(name, size, in_channels, card.get("model", {})))
+    about = {"name": name, "size": size, "in_channels": in_channels, "features": int(backbone(x).shape[1])}
+    if isinstance(backbone, Transformers):  # the folder or the network that the name stands for may be gone later
+        about["config"] = architecture(backbone.config)
+    code, proof = _prove(backbone, folder, x, fresh=lambda: _built(about, card.get("model", {})))
     whole = {
-        "architecture": {"name": name, "size": size, "in_channels": in_channels, "features": int(backbone(x).shape[1])},
+        "architecture": about,
         "load": code,
         "verified": proof,
         "preprocess": prepare_code(size, in_channels),
@@ -82,16 +86,15 @@ def load_encoder(folder: Path) -> tuple[nn.Module, Callable[[Tensor], Tensor], J
     except (OSError, json.JSONDecodeError) as error:
         raise ExportError(f"{folder} holds no exported encoder: {error}") from error
     about = card["architecture"]
-    backbone = _built(about["name"], about["size"], about["in_channels"], card.get("model", {}))
+    backbone = _built(about, card.get("model", {}))
     load_weights(backbone, folder)
     return backbone.eval(), preprocessing(about["size"]), card
 
 
 def fresh_encoder(card: Json, *, seed: int) -> nn.Module:
     """The encoder of this card with the random weights that a run of this seed starts from."""
-    about = card["architecture"]
     with seeded(seed):
-        return _built(about["name"], about["size"], about["in_channels"], card.get("model", {})).eval()
+        return _built(card["architecture"], card.get("model", {})).eval()
 
 
 def load_head(folder: Path, card: Json) -> tuple[nn.Linear, list[str]] | None:
@@ -176,6 +179,8 @@ def snippet(backbone: nn.Module, *, file: str = ENCODER) -> str | None:
     if isinstance(backbone, Timm):
         extra = "".join(f", {key}={value!r}" for key, value in _timm_arguments(backbone).items())
         return _code("import timm", f"timm.create_model({backbone.name!r}, num_classes=0{extra})", file)
+    if isinstance(backbone, Transformers):
+        return backbone.code(file=file)
     if isinstance(backbone, ViT) and backbone.cls_layer in (0, None):
         made = "VisionTransformer({})".format(", ".join(f"{k}={v!r}" for k, v in _vit_arguments(backbone).items()))
         return _code("from timm.models import VisionTransformer", made, file)
@@ -284,8 +289,11 @@ def _compare(ours: nn.Module, theirs: nn.Module, x: Tensor, *, by: str) -> Json:
     return {"by": by, "largest relative difference": apart}
 
 
-def _built(name: str, size: int, in_channels: int, options: Json) -> nn.Module:
-    return build(name, size=size, in_channels=in_channels, **{**options, **({"pretrained": False} if options else {})})
+def _built(about: Json, options: Json) -> nn.Module:
+    if "config" in about:
+        return from_architecture(about["config"], size=about["size"])
+    how = {**options, **({"pretrained": False} if options else {})}
+    return build(about["name"], size=about["size"], in_channels=about["in_channels"], **how)
 
 
 def _code(imports: str, made: str, file: str) -> str:

@@ -1,6 +1,7 @@
 """transformers' own models, tiny and with random weights; what is pooled is compared with their outputs."""
 
 from pathlib import Path
+from shutil import rmtree
 from types import ModuleType
 from typing import Any
 
@@ -10,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 from reglet.backbones import Backbone, Tokens, Transformers, build, load_transformers
+from reglet.export import export, load_encoder
 from reglet.types import WrongKindError
 
 TINY = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
@@ -205,3 +207,17 @@ def test_channels_that_the_weights_do_not_take(transformers: ModuleType, tmp_pat
         load_transformers(str(tmp_path), in_channels=1)
     net = load_transformers(str(tmp_path), in_channels=1, pretrained=False)
     assert net(torch.zeros(2, 1, 32, 32)).shape == (2, 32)
+
+
+@pytest.mark.parametrize("kind", ["ViT", "Dinov2", "IJepa", "ConvNext", "CLIP", "Swin"])
+def test_exported_it_loads_again_without_its_source(transformers: ModuleType, tmp_path: Path, kind: str) -> None:
+    saved, size = tmp_path / "saved", 64 if kind == "ConvNext" else 32 if kind == "Swin" else 48
+    tiny(transformers, kind).save_pretrained(saved)
+    net = build(f"hf/{saved}", size=size, pretrained=True).eval()
+    card = export(
+        net, tmp_path / "out", name=f"hf/{saved}", size=size, in_channels=3, card={"model": {"pretrained": True}}
+    )
+    assert card["verified"] == {"by": "the code above", "largest relative difference": pytest.approx(0, abs=1e-5)}
+    rmtree(saved)
+    again, _, _ = load_encoder(tmp_path / "out")
+    torch.testing.assert_close(again(images(size)), net(images(size)))

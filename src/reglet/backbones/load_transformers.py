@@ -42,6 +42,17 @@ def load_transformers(
             _require_whole(name, model, info)
         else:
             model = transformers.AutoModel.from_config(config)
+    return _backbone(model, size=size, pool=pool)
+
+
+def from_architecture(config: dict[str, Any], *, size: int | Grid | None = None) -> Transformers:
+    """The model of this configuration, with random weights; see `reglet.backbones.transformers.architecture`."""
+    transformers = _import(str(config.get("model_type")))
+    model = transformers.AutoModel.from_config(transformers.AutoConfig.for_model(**config))
+    return _backbone(model, size=size)
+
+
+def _backbone(model: Any, *, size: int | Grid | None, pool: Pool = "auto") -> Transformers:
     model = vision_part(model)
     if has_dense_pooler(model):  # never used here: a parameter without a gradient would stop a distributed run
         model.pooler = None

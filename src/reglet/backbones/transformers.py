@@ -12,6 +12,26 @@ from reglet.backbones.protocol import Grid, map_tokens
 from reglet.types import WrongKindError
 
 Pool = Literal["auto", "class", "mean"]
+CODE = """\
+import torch
+from safetensors.torch import load_file
+from transformers import AutoConfig
+from {module} import {kind}
+
+model = {kind}(AutoConfig.for_model(**{config!r})){pooler}
+model.load_state_dict(load_file({file!r}))
+
+
+class Encoder(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.model = model
+
+    def forward(self, x):
+        return self.model(pixel_values=x{more}).{read}
+
+
+encoder = Encoder().eval()"""
 
 
 class Transformers(nn.Module):
@@ -50,18 +70,30 @@ class Transformers(nn.Module):
 
     def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
         found = self._output(x)
-        pooled = None if has_dense_pooler(self.model) else found.get("pooler_output")
-        if self.pool == "auto" and pooled is not None:
-            return pooled.flatten(1)
         last = found["last_hidden_state"]
+        match self._way(found, x):
+            case "pooled", _:
+                return found["pooler_output"].flatten(1)
+            case "map", _:
+                return last.mean((2, 3))
+            case "class", _:
+                return last[:, 0]
+            case _, first:
+                return last[:, first:].mean(1)
+
+    def _way(self, found: dict[str, Tensor], x: Tensor) -> tuple[str, int]:
+        """How the output becomes one vector: "pooled", "map", "class" or "mean"; and how many tokens are of no place."""
+        last, name = found["last_hidden_state"], type(self.model).__name__
+        if self.pool == "auto" and found.get("pooler_output") is not None and not has_dense_pooler(self.model):
+            return "pooled", 0
         if last.ndim == 4:
             if self.pool == "class":
-                raise WrongKindError(f"{type(self.model).__name__} has a map of features and no class token")
-            return last.mean((2, 3))
+                raise WrongKindError(f"{name} has a map of features and no class token")
+            return "map", 0
         _, first = self._grid(last, x)
         if self.pool == "class" and first == 0:
-            raise WrongKindError(f"{type(self.model).__name__} has no class token: its tokens are all of places")
-        return last[:, 0] if first and self.pool != "mean" else last[:, first:].mean(1)
+            raise WrongKindError(f"{name} has no class token: its tokens are all of places")
+        return ("mean" if first == 0 or self.pool == "mean" else "class"), first
 
     def tokens(self, x: Float[Tensor, "n c h w"]) -> tuple[Float[Tensor, "n t d"], Grid]:
         """Of each place of the last layer, without class token and registers."""
@@ -88,6 +120,27 @@ class Transformers(nn.Module):
             )
         return found
 
+    def code(self, *, file: str) -> str | None:
+        """Code without reglet that makes `encoder` with the weights in `file`; None for a masked autoencoder."""
+        takes = inspect.signature(self.model.forward).parameters
+        if "noise" in takes:
+            return None
+        x = torch.zeros(1, self.in_channels, *_pair(own_size(self.config)), device=next(self.parameters()).device)
+        with torch.no_grad():
+            way, first = self._way(self._output(x), x)
+        kind, config = type(self.model), architecture(self.config)
+        more = ", interpolate_pos_encoding=True" if "interpolate_pos_encoding" in takes else ""
+        read = {
+            "pooled": "pooler_output.flatten(1)",
+            "map": "last_hidden_state.mean((2, 3))",
+            "class": "last_hidden_state[:, 0]",
+            "mean": f"last_hidden_state[:, {first}:].mean(1)",
+        }[way]
+        pooler = "\nmodel.pooler = None" if getattr(self.model, "pooler", ...) is None else ""
+        return CODE.format(
+            kind=kind.__name__, module=kind.__module__, config=config, more=more, read=read, pooler=pooler, file=file
+        )
+
     def _grid(self, last: Tensor, x: Tensor) -> tuple[Grid, int]:
         """Rows and columns of the tokens, and how many stand before them."""
         image, patch, count = (x.shape[2], x.shape[3]), getattr(self.config, "patch_size", None), last.shape[1]
@@ -97,6 +150,11 @@ class Transformers(nn.Module):
             if count >= grid[0] * grid[1]:
                 return grid, count - grid[0] * grid[1]
         return grid_of(count, image=image), 0  # patches were merged, as in Swin
+
+
+def architecture(config: Any) -> dict[str, Any]:
+    """What a model is built from: its configuration without the names of classes."""
+    return {k: v for k, v in config.to_diff_dict().items() if k not in ("id2label", "label2id", "transformers_version")}
 
 
 def own_size(config: Any) -> int | Grid:
