@@ -82,7 +82,7 @@ class Transformers(nn.Module):
                 return last[:, first:].mean(1)
 
     def _way(self, found: dict[str, Tensor], x: Tensor) -> tuple[str, int]:
-        """How the output becomes one vector: "pooled", "map", "class" or "mean"; and how many tokens are of no place."""
+        """How the output becomes a vector: "pooled", "map", "class" or "mean"; and how many tokens are of no place."""
         last, name = found["last_hidden_state"], type(self.model).__name__
         if self.pool == "auto" and found.get("pooler_output") is not None and not has_dense_pooler(self.model):
             return "pooled", 0
