@@ -41,8 +41,8 @@ class DoctorWarning(UserWarning):
 class SickError(RuntimeError):
     """A disease is sure, and the doctor was told to raise."""
 
-    def __init__(self, verdict: Verdict, step: int) -> None:
-        super().__init__(sentence(verdict, step))
+    def __init__(self, verdict: Verdict, says: str) -> None:
+        super().__init__(says)
         self.verdict = verdict
 
 
@@ -200,20 +200,26 @@ class Doctor:
         self.verdict = verdict
         said = verdict.name if sure else "suspicion" if sick else "healthy"
         numbers = {key: verdict.numbers[key] for key in SHOWN if key in verdict.numbers}
-        self.timeline.append({"step": self.step, "verdict": said, **numbers})
+        row: dict[str, float | str] = {"step": self.step, "verdict": said, **numbers}
+        if sure and verdict.name not in self._told:  # the whole sentence once
+            row["says"] = self._sentence(verdict)
+        self.timeline.append(row)
         if sure:
             self._act(verdict)
         return verdict
 
     def _act(self, verdict: Verdict) -> None:
         if self.action == "raise":
-            raise SickError(verdict, self.step)
+            raise SickError(verdict, self._sentence(verdict))
         self.stop = self.action == "stop"
         if verdict.name not in self._told:
             self._told.add(verdict.name)
-            loss = getattr(self._model, "loss", self._model)
-            weights = self.weights(loss) if isinstance(loss, nn.Module) else {}
-            warnings.warn(sentence(verdict, self.step, self.advice(), weights), DoctorWarning, stacklevel=4)
+            warnings.warn(self._sentence(verdict), DoctorWarning, stacklevel=4)
+
+    def _sentence(self, verdict: Verdict) -> str:
+        loss = getattr(self._model, "loss", self._model)
+        weights = self.weights(loss) if isinstance(loss, nn.Module) else {}
+        return sentence(verdict, self.step, self.advice(), weights)
 
 
 WEIGHTS = ("lam", "weight", "variance", "covariance")  # what losses call the weight of all but the invariance
@@ -229,7 +235,11 @@ def sentence(
     if factor is not None and "regularizer" in first.name:
         named = " ".join(f"{name}={value:.3g}" for name, value in (weights or {}).items())
         more = f" {named or f'Times {factor:.3g}, its weight'} would have 30 % of the gradient; share:0.3 keeps that."
-    return f"step {step}: {first.name}. Seen: {first.evidence}. Cause: {first.cause}. Do: {first.next_step}.{more}"
+    others = [finding.name for finding in verdict.findings[1:] if finding.level == "sick"]
+    also = f" Also: {', '.join(others)}." if others else ""
+    return (
+        f"step {step}: {first.name}. Seen: {first.evidence}. Cause: {first.cause}. Do: {first.next_step}.{more}{also}"
+    )
 
 
 def same_slices(model: nn.Module) -> bool | None:

@@ -16,6 +16,9 @@ from reglet.engine.metrics import read_metrics
 from reglet.engine.settings import Settings
 from reglet.losses import VICRegLoss
 from reglet.methods import JointEmbedding
+from reglet.report.gather import gather
+from reglet.report.page.parts import Figures
+from reglet.report.page.training import training
 from reglet.train import fit
 
 WORDS = ["pretrain", "data=digits", "model=convnet", "batch=64", "loss.slices=16", "projector=32-16", "knn_every=0"]
@@ -65,3 +68,17 @@ def test_a_resumed_run_hears_the_same(tmp_path: Path) -> None:
 def test_a_method_without_embeddings_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pretrain", "data=digits", "method=dino", "steps=2", "doctor=warn", f"out={tmp_path}/r"]) == 2
     assert "DINO has none" in capsys.readouterr().err
+
+
+def test_the_page_names_the_first_alarm(tmp_path: Path) -> None:
+    """A regularizer that fades out in the middle: verdicts in metrics.jsonl, and a strip with the alarm on the page."""
+    out = tmp_path / "run"
+    with pytest.warns(DoctorWarning, match="negligible regularizer"):
+        main([*WORDS, "steps=150", "doctor=warn", "loss.lam=linear(0.5,1e-7,steps=110)", f"out={out}"])
+    first = next(row for row in looks(out) if row["doctor.verdict"] == "negligible regularizer")
+    says = str(first["doctor.says"])
+    assert says.startswith(f"step {first['step']}: negligible regularizer. Seen: ")
+    found = gather(out, robust_images=8)
+    page = training([found], Figures()).shown
+    assert f"first alarm at {says}" in page["strip"].says
+    assert not any(gap.what == "The doctor while it trained" for gap in page["gaps"])

@@ -1,6 +1,7 @@
 """Every figure is one that Plotly takes, and shows the numbers it was given."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from reglet.report.figures.style import colour, plain, symbol
 from reglet.report.gather import RunData, gather
 from reglet.report.gather.embedding import Embedding
 from reglet.report.gather.latents import Latents
-from reglet.report.gather.training import Curve, Training
+from reglet.report.gather.training import Curve, Look, Training
 from reglet.report.reference import healthy
 
 
@@ -53,6 +54,20 @@ def test_all_figures_of_a_run(found: RunData) -> None:
     for figure in figures:
         drawable(figure)
     assert "<i>" not in json.dumps(figures)  # names of runs are text
+
+
+def test_the_doctors_time_line() -> None:
+    """A strip from look to look, and the first alarm by name; nothing where nobody watched."""
+    looks = (Look(100, "healthy"), Look(125, "suspicion"), Look(130, "a <b>"), Look(155, "other"))
+    steps = Curve([1, 180], [1.0, 2.0])
+    runs = {"r": replace(curves(lr=steps), looks=looks), "s": curves()}
+    figure = training.watched(runs)
+    assert figure is not None
+    drawable(figure)
+    pieces = {trace["name"]: list(zip(trace["base"], trace["x"], strict=True)) for trace in figure["data"]}
+    assert pieces == {"healthy": [(100, 25)], "suspicion": [(125, 5)], "alarm": [(130, 25), (155, 25)]}
+    assert [note["text"] for note in figure["layout"]["annotations"]] == ["a &lt;b&gt;, step 130"]
+    assert training.watched({"s": curves()}) is None
 
 
 def test_terms_over_steps() -> None:

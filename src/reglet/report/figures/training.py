@@ -1,6 +1,8 @@
 """Curves over the steps of training."""
 
-from reglet.report.figures.style import Figure, Json, colour, dash, layout, numbers, plain, spans_decades
+from collections.abc import Iterator
+
+from reglet.report.figures.style import INK, Figure, Json, colour, dash, layout, numbers, plain, spans_decades
 from reglet.report.gather.training import Curve, Training
 
 
@@ -49,6 +51,45 @@ def online_knn(runs: dict[str, Training]) -> Figure | None:
 
 def rank(runs: dict[str, Training]) -> Figure | None:
     return _single(runs, "rank", "RankMe of the features")
+
+
+LEVELS = {"healthy": colour(3), "suspicion": colour(6), "alarm": colour(2)}
+
+
+def watched(runs: dict[str, Training]) -> Figure | None:
+    """The doctor's time line: a strip for each run, and in it a piece from each look to the next."""
+    seen = {label: run for label, run in runs.items() if run.looks}
+    if not seen:
+        return None
+    pieces: dict[str, list[tuple[str, int, int, str]]] = {level: [] for level in LEVELS}
+    for label, run in seen.items():
+        ends = [*(look.step for look in run.looks[1:]), run.last_step]
+        for look, end in zip(run.looks, ends, strict=True):
+            level = "alarm" if look.sure else look.verdict
+            pieces[level].append((plain(label), look.step, end - look.step, f"step {look.step}: {plain(look.verdict)}"))
+    data: list[Json] = [
+        {"type": "bar", "orientation": "h", "name": level, "y": [p[0] for p in found], "base": [p[1] for p in found],
+         "x": [p[2] for p in found], "text": [p[3] for p in found], "hoverinfo": "text", "textposition": "none",
+         "marker": {"color": LEVELS[level], "line": {"color": "var(--ground)", "width": 1}}}
+        for level, found in pieces.items()
+        if found
+    ]  # fmt: skip
+    figure: Figure = {"data": data, "layout": layout("step", height=120 + 60 * len(seen))}
+    figure["layout"] |= {"barmode": "overlay", "bargap": 0.5, "annotations": [*_alarms(seen)]}
+    figure["layout"]["yaxis"] |= {"type": "category", "autorange": "reversed", "showticklabels": len(runs) > 1}
+    figure["layout"]["xaxis"]["range"] = [0, max(run.last_step for run in seen.values())]
+    return figure
+
+
+def _alarms(runs: dict[str, Training]) -> Iterator[Json]:
+    """The name of each run's first alarm, above its strip."""
+    for label, run in runs.items():
+        if (first := run.first_alarm) is None:
+            continue
+        late = first.step > run.looks[-1].step / 2
+        yield {"x": first.step, "y": plain(label), "text": f"{plain(first.verdict)}, step {first.step}",
+               "xanchor": "right" if late else "left", "yshift": 26, "showarrow": False,
+               "font": {"color": INK, "size": 13}}  # fmt: skip
 
 
 def line(curve: Curve, name: str, ink: str, dashes: str, *, wide: bool = False) -> Json:

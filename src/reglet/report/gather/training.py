@@ -22,10 +22,26 @@ class Curve:
 
 
 @dataclass(frozen=True)
+class Look:
+    """What the doctor said at a step: "healthy", "suspicion", or the name of a disease that is sure.
+
+    says: the whole sentence, where a disease is sure.
+    """
+
+    step: int
+    verdict: str
+    says: str = ""
+
+    @property
+    def sure(self) -> bool:
+        return self.verdict not in ("healthy", "suspicion")
+
+
+@dataclass(frozen=True)
 class Training:
     """terms: of the loss, the loss itself first.  spikes: places in `grad_norm` that jut out.
 
-    epochs: done, and asked for where the configuration says so.
+    epochs: done, and asked for where the configuration says so.  looks: of the doctor, if one watched.
     """
 
     terms: dict[str, Curve]
@@ -35,11 +51,16 @@ class Training:
     spikes: list[int]
     rank: Curve
     epochs: tuple[float, int | None]
+    looks: tuple[Look, ...] = ()
 
     @property
     def finished(self) -> bool:
         done, asked = self.epochs
         return asked is None or done >= asked - 1e-6
+
+    @property
+    def first_alarm(self) -> Look | None:
+        return next((look for look in self.looks if look.sure), None)
 
     @property
     def last_step(self) -> int:
@@ -62,7 +83,7 @@ def training(run: Path, config: dict[str, Any]) -> Training | Missing:
     spikes = _spikes(norm)
     return Training(
         terms, curve(rows, "lr"), curve(rows, "knn"), norm, spikes, curve(rows, "rank"),
-        (done, asked if isinstance(asked, int) else None),
+        (done, asked if isinstance(asked, int) else None), looks(rows),
     )  # fmt: skip
 
 
@@ -73,6 +94,15 @@ def curve(rows: list[dict[str, Any]], key: str) -> Curve:
     """
     found = [row for row in rows if isinstance(row.get(key), int | float)]
     return Curve([int(row["step"]) for row in found], [_finite(row[key]) for row in found])
+
+
+def looks(rows: list[dict[str, Any]]) -> tuple[Look, ...]:
+    """
+    >>> looks([{"step": 100, "doctor.verdict": "healthy"}, {"step": 110, "loss": 1.0}])
+    (Look(step=100, verdict='healthy', says=''),)
+    """
+    found = [row for row in rows if "doctor.verdict" in row]
+    return tuple(Look(int(row["step"]), str(row["doctor.verdict"]), str(row.get("doctor.says", ""))) for row in found)
 
 
 def _finite(value: int | float) -> float | None:
