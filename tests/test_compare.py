@@ -1,6 +1,7 @@
 """`reglet compare`: the same configuration twice cannot be told apart; a difference that is there is found."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -8,6 +9,9 @@ import pytest
 import torch
 
 from reglet.cli import main
+from reglet.compare import score
+from reglet.engine.build import build_parts
+from reglet.engine.run_folder import read_run
 
 
 @pytest.fixture(autouse=True)
@@ -45,6 +49,10 @@ def test_the_same_twice_cannot_be_told(data: Path, tmp_path: Path, capsys: pytes
         assert pair["difference"] == pair["low"] == pair["high"] == 0
         assert pair["verdict"] == ("none" if name == "rank" else "cannot be told")
     assert report["ratio"]["parameters"] == report["ratio"]["flops"] == 1
+
+    folder = out / "base" / "seed-0"
+    parts = replace(build_parts(read_run(folder)[0]), test=None)
+    assert score(folder, parts, robust=False).keys() == {"rank"}, "training images are no test"
 
     before = {path: path.stat().st_mtime_ns for path in out.rglob("encoder.safetensors")}
     assert len(before) == 8

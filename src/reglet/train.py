@@ -139,7 +139,7 @@ def fit(
             if broken is not None:
                 raise state.failure(out, config, feed, step=broken)
             state.step(steps)
-            # The first rank alone writes.  Scores of sharded weights wait for other ranks; for all others this holds.
+            # The first rank alone writes, and a score may fail on one rank alone.
             with together(fabric) if scoring or journal.due(done) else nullcontext():
                 for each in scoring:
                     scores |= (found := each.score(state))
@@ -185,7 +185,7 @@ def run(config: Config, *, shown: bool = True) -> Result:
         asked, fabric = config, launch(config)
         if not config.resume:
             first_then_all(fabric, lambda: require_free(Path(asked.out)))
-        with progress.work("opening the data"):
+        with progress.work("opening the data"), together(fabric):
             parts = build_parts(config, multiple=fabric.world_size * config.accumulate)
         if shown or not (config.batch and config.epochs):
             config, budget = settle(asked, parts, fabric)

@@ -1,5 +1,6 @@
 """Sets of Hugging Face and of torchvision: their own splits, lazily, and words where there is no network."""
 
+import shutil
 import struct
 from pathlib import Path
 from urllib.error import URLError
@@ -60,6 +61,29 @@ def test_one_part_alone_and_a_column_of_another_name(tmp_path: Path) -> None:
     train, test = load_pair(f"hf/{tmp_path / 'saved'}")
     assert test is not None
     assert (len(train), len(test), train.classes) == (16, 4, ["3", "5"])  # a fifth is held out
+
+
+def test_a_set_that_changes_under_its_name_is_read_anew(tmp_path: Path) -> None:
+    for labels in ([0, 1] * 10, [0, 1, 1] * 8):
+        shutil.rmtree(tmp_path / "saved", ignore_errors=True)
+        hf(tmp_path, labels).save_to_disk(tmp_path / "saved")
+        for images in (load(f"hf/{tmp_path / 'saved'}"), load(f"hf/{tmp_path / 'saved'}", split="train")):
+            assert images.labels is not None
+            assert images.labels.tolist() == labels
+        train, test = load_pair(f"hf/{tmp_path / 'saved'}")
+        assert test is not None
+        assert len(train) + len(test) == len(labels)
+
+
+def test_a_set_is_opened_once_for_both_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    datasets.DatasetDict({p: hf(tmp_path, [0, 1] * n) for p, n in (("train", 10), ("test", 8))}).save_to_disk(
+        tmp_path / "saved"
+    )
+    opened: list[str] = []
+    real = datasets.load_from_disk
+    monkeypatch.setattr(datasets, "load_from_disk", lambda name: opened.append(name) or real(name))
+    load_pair(f"hf/{tmp_path / 'saved'}")
+    assert len(opened) == 1
 
 
 def test_pictures_of_a_set_are_read_when_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,5 +1,7 @@
 """Several processes train as one does on the same global batch."""
 
+import os
+import sys
 from pathlib import Path
 
 import pytest
@@ -59,12 +61,44 @@ def test_what_fails_on_one_rank_fails_on_all(tmp_path: Path) -> None:
     assert (tmp_path / "error-0").read_text() == "RuntimeError: rank 1: OSError: the disk is gone"
 
 
+@pytest.mark.parametrize("strategy", ["ddp", "fsdp"])
 @pytest.mark.parametrize("breaks", ["journal", "score"])
-def test_what_fails_on_the_rank_that_writes_fails_on_all(tmp_path: Path, breaks: str) -> None:
-    ranks = start_ranks(2, f"out={tmp_path}", *COMMON, f"breaks={breaks}", "log_every=3")
+def test_what_fails_on_the_rank_that_writes_fails_on_all(tmp_path: Path, breaks: str, strategy: str) -> None:
+    """Under fsdp the other rank is inside of a score then, and about to put weights together."""
+    ranks = start_ranks(2, f"out={tmp_path}", *COMMON, f"breaks={breaks}", "log_every=3", f"strategy={strategy}")
     assert all(code(rank, seconds=120) not in (0, None) for rank in ranks)
     assert (tmp_path / "error-0").read_text() == "OSError: the disk is gone"
     assert (tmp_path / "error-1").read_text() == "RuntimeError: rank 0: OSError: the disk is gone"
+
+
+def main(words: list[str]) -> None:
+    """A command whose data the second rank cannot open."""
+    import reglet.train
+    from reglet import cli
+    from reglet.tasks.audio import TASK
+    from reglet.tasks.domains.task import DomainsTask
+
+    def no_data(*_: object, **__: object) -> None:
+        raise OSError("the disk is gone")
+
+    if os.environ["RANK"] == "1":
+        for owner, name in ((reglet.train, "build_parts"), (type(TASK), "load"), (DomainsTask, "load")):
+            setattr(owner, name, no_data)
+    sys.exit(cli.main(words))
+
+
+OPENING = {
+    "pretrain": ["pretrain", "data=digits", "model=convnet", "steps=2"],
+    "audio": ["train", "task=audio", "steps=2"],
+    "domains": ["train", "task=domains", "data=digits", "model=convnet", "steps=6"],
+}
+
+
+@pytest.mark.parametrize("name", OPENING)
+def test_data_that_one_rank_cannot_open_end_all(tmp_path: Path, name: str) -> None:
+    words = [*OPENING[name], "batch=16", "accelerator=cpu", f"out={tmp_path / 'run'}"]
+    first, second = start_ranks(2, *words, module="tests.engine.test_ranks")
+    assert (code(first, seconds=60), code(second, seconds=60)) == (1, 2)
 
 
 @pytest.mark.parametrize("strategy", ["ddp", "fsdp"])

@@ -14,7 +14,7 @@ from reglet.data.memory import InMemory
 from reglet.engine.feed import ImageFeed, ViewPolicy
 from reglet.engine.metrics import Metrics
 from reglet.engine.settings import Settings
-from reglet.engine.watch import AtCheckpoints
+from reglet.engine.watch import AtCheckpoints, Trained
 from reglet.losses import BarlowTwinsLoss, VISRegLoss
 from reglet.method import Batch, Method
 from reglet.train import fit
@@ -149,7 +149,16 @@ def main(words: Sequence[str]) -> None:
     try:
         if breaks == "journal":
             Metrics.log = lambda *_: no_disk()  # type: ignore[method-assign]
-        watch = [AtCheckpoints(lambda _: no_disk() if breaks == "score" else {"one": 1.0}, count=8)]
+
+        def score(model: Trained) -> dict[str, float]:
+            """Two calls of the network, between which the disk may go."""
+            x = torch.zeros(2, 3, 10, 10, dtype=torch.get_default_dtype())
+            before = model.call(lambda m, x: m.encode(x), x)
+            if breaks == "score":
+                no_disk()
+            return {"apart": float((model.call(lambda m, x: m.encode(x), x) - before).abs().max())}
+
+        watch = [AtCheckpoints(score, count=8)]
         fit(method, feed(settings, policy=Mortal()), settings, watch=watch, shown=False)
     except Exception as error:
         Path(settings.out, f"error-{os.environ.get('RANK', 0)}").write_text(f"{type(error).__name__}: {error}")

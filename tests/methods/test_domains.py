@@ -148,6 +148,13 @@ def test_irm_penalty_with_soft_labels() -> None:
     torch.testing.assert_close(irm_penalty(head(z[0]), soft), naive_irm(head(z[0]), soft))
 
 
+def test_irm_penalty_refuses_logits_whose_gradient_would_overflow() -> None:
+    """The penalty is 0, because half of the samples are right; its gradient has products of logits."""
+    logits = torch.tensor([[1e20, -1e20], [1e20, -1e20]], requires_grad=True)
+    with pytest.raises(ValueError, match=r"the square of the logits overflows torch.float32 for input of up to 1e\+20"):
+        irm_penalty(logits, torch.tensor([0, 1]))
+
+
 @pytest.mark.parametrize(("kind", "late"), [(IRM, 100.0), (VREx, 10.0)])
 def test_the_weight_waits(kind: Any, late: float) -> None:
     loss, seen = kind(anneal=3), []

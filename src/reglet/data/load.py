@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, cast
 
@@ -67,7 +66,8 @@ def load(
     >>> len(digits), digits.domains
     (500, ['plain', 'stripes', 'checks', 'clouds'])
     """
-    return _load(spec, split, Reading(size, channels, table, workers, keep, once))
+    how = Reading(size, channels, table, workers, keep, once)
+    return _load(spec, split, how, _opened(spec, how))
 
 
 def load_pair(
@@ -91,16 +91,31 @@ def load_pair(
     (1297, 500)
     """
     how = Reading(size, channels, table, workers)
-    parts = _splits(spec, how)
-    images = _load(spec, "train" if "train" in parts else "", how)
+    opened = _opened(spec, how)
+    parts = list(opened) or _splits(spec, how)
+    images = _load(spec, "train" if "train" in parts else "", how, opened)
     if "train" in parts:
-        for test in (_load(spec, name, how) for name in TEST if name in parts):
+        for test in (_load(spec, name, how, opened) for name in TEST if name in parts):
             if images.labels is None or test.labels is not None:  # a test part may keep its labels secret
                 return paired(images, test, overlap=overlap)
     return hold_out_test(images) if hold_out else (images, None)
 
 
-def _load(spec: str, split: str, how: Reading) -> Images:
+def _opened(spec: str, how: Reading) -> Mapping[str, Any]:
+    """Part -> data, of a set that a library opens; of all else nothing."""
+    if spec.startswith("hf/") and not how.table:
+        from reglet.data.hugging_face import open_hugging_face
+
+        return open_hugging_face(spec.removeprefix("hf/"))
+    if spec.startswith("torchvision/") and not how.table:
+        from reglet.data.torchvision_sets import open_torchvision
+
+        return open_torchvision(spec.removeprefix("torchvision/"))
+    return {}
+
+
+def _load(spec: str, split: str, how: Reading, opened: Mapping[str, Any]) -> Images:
+    """opened: see `_opened`."""
     if spec == "digits":
         return _digits(split)
     path = Path(spec)
@@ -110,12 +125,12 @@ def _load(spec: str, split: str, how: Reading) -> Images:
         return load_npy(path)
     from reglet.data.pictures import Pictures
 
-    files = _files(spec, split, how)
+    files = _files(spec, split, how, opened)
     given = {"size": how.size, "channels": how.channels, "workers": how.workers}
     return Pictures(files, **given, keep=how.keep, once=how.once)
 
 
-def _files(spec: str, split: str, how: Reading) -> Files:
+def _files(spec: str, split: str, how: Reading, opened: Mapping[str, Any]) -> Files:
     if how.table:
         from reglet.data.table import TableFiles
 
@@ -123,13 +138,13 @@ def _files(spec: str, split: str, how: Reading) -> Files:
     if spec.startswith("hf/"):
         from reglet.data.hugging_face import HuggingFaceFiles
 
-        part, found = _part(spec, split, _hugging_face(spec))
+        part, found = _part(spec, split, opened)
         return HuggingFaceFiles(found, name=f"{spec.removeprefix('hf/')}/{part}")
     if spec.startswith("torchvision/"):
-        from reglet.data.torchvision_sets import TorchvisionFiles, open_torchvision
+        from reglet.data.torchvision_sets import TorchvisionFiles
 
         name = spec.removeprefix("torchvision/")
-        part, found = _part(spec, split, open_torchvision(name))
+        part, found = _part(spec, split, opened)
         return TorchvisionFiles(found, name=name + (f"/{part}" if part else ""))
     from reglet.data.folder import FolderFiles, OneFile, is_image
     from reglet.data.shards import ShardFiles, find_shards, shard_splits
@@ -165,15 +180,8 @@ def _table(spec: str, how: Reading) -> Path:
     return inside if inside.is_file() else Path(how.table)
 
 
-@lru_cache(maxsize=1)  # train and test, one after the other
-def _hugging_face(spec: str) -> dict[str, Any]:
-    from reglet.data.hugging_face import open_hugging_face
-
-    return open_hugging_face(spec.removeprefix("hf/"))
-
-
 def _splits(spec: str, how: Reading) -> Sequence[str]:
-    """The parts that the source has of itself."""
+    """The parts that a source of files has of itself."""
     path = Path(spec)
     if how.table:
         from reglet.data.table import table_splits
@@ -181,12 +189,6 @@ def _splits(spec: str, how: Reading) -> Sequence[str]:
         return table_splits(_table(spec, how), path)
     if spec == "digits":
         return ["train", "test"]
-    if spec.startswith("torchvision/"):
-        from reglet.data.torchvision_sets import open_torchvision
-
-        return list(open_torchvision(spec.removeprefix("torchvision/")))
-    if spec.startswith("hf/"):
-        return list(_hugging_face(spec))
     if path.suffix == ".npz" and path.is_file():
         return splits_of(path)
     if path.is_dir():

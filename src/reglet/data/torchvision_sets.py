@@ -2,7 +2,6 @@
 
 import hashlib
 from difflib import get_close_matches
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +53,6 @@ class TorchvisionFiles:
         return image
 
 
-@lru_cache(maxsize=1)  # for its parts, and then for the images
 def open_torchvision(name: str) -> dict[str, Any]:
     """Part -> data: "train" and "test", or "" where the set has no parts.
 

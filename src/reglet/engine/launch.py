@@ -81,12 +81,14 @@ def first_then_all(fabric: Fabric, act: Callable[[], None]) -> None:
 def together(fabric: Fabric) -> Iterator[None]:
     """What raises inside on one rank raises afterwards on every rank, so that none waits for another.
 
-    Nothing inside may wait for other ranks.
+    What waits for other ranks inside asks first whether all are well: see `ask_others`.
     """
     error: Exception | None = None
     try:
         yield
     except Exception as caught:
+        if getattr(caught, "told", False):  # every rank knows of it
+            raise
         error = caught
     if fabric.world_size > 1:
         mine = (error is not None and r == fabric.global_rank for r in range(fabric.world_size))
@@ -95,5 +97,15 @@ def together(fabric: Fabric) -> Iterator[None]:
             first = failed.index(True)
             said = fabric.broadcast(f"rank {first}: {type(error).__name__}: {error}", src=first)
             error = error or RuntimeError(said)
+            setattr(error, "told", True)  # noqa: B010
     if error is not None:
         raise error
+
+
+def ask_others(fabric: Fabric) -> None:
+    """Within `together`, before waiting for other ranks: raise what one of them has raised since the last time.
+
+    The rank that has raised answers at the end of its block, all others here or at the end of theirs.
+    """
+    with together(fabric):
+        pass

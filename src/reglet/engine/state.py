@@ -16,7 +16,7 @@ from reglet.engine.activations import checkpoint_activations
 from reglet.engine.ema import MovingAverage
 from reglet.engine.feed import Feed
 from reglet.engine.gradient import backward
-from reglet.engine.launch import together
+from reglet.engine.launch import ask_others, together
 from reglet.engine.optim import build_optimizer
 from reglet.engine.order import NOISE, seed_of
 from reglet.engine.settings import Settings
@@ -119,6 +119,8 @@ class State:
         if self.average is not None:
             dtype = next(p.dtype for p in self.average.parameters() if p.is_floating_point())
             return act(self.encoder, x.to(dtype)).float()
+        if self.settings.strategy == "fsdp":  # weights are put together by all ranks
+            ask_others(self.fabric)
         x = self.fabric.strategy.precision.convert_input(x)
         out: Tensor = self.model(lambda m: act(m, x))
         return out.float()

@@ -18,7 +18,7 @@ from reglet.engine.attachments import detach, with_attachments
 from reglet.engine.build import with_sim
 from reglet.engine.checkpoint import write
 from reglet.engine.feed import Feed, Place
-from reglet.engine.launch import launch
+from reglet.engine.launch import launch, together
 from reglet.engine.run_folder import CONFIG, write_json
 from reglet.engine.settings import FREE
 from reglet.engine.watch import Untrained
@@ -45,13 +45,15 @@ def run(name: str, task: AnyTask, config: TaskConfig) -> Json:
     """Train what is not stored yet, and sum up.  Gives what task.json has."""
     if isinstance(task, RunsItself):
         return task.run(config)
-    first = launch(config).is_global_zero
+    fabric = launch(config)
+    first = fabric.is_global_zero
     mark = fingerprint(config.data)
     out = Path(config.out)
     out.mkdir(parents=True, exist_ok=True)
     if first:
         write_json(out / CONFIG, describe(name, config, mark) | {"versions": versions()})
-    data = task.load(config)
+    with together(fabric):
+        data = task.load(config)
     alone = len(runs(name, config, mark)) == 1
     finished = execute(
         runs(name, config, mark),

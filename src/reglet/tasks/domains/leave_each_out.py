@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from reglet.data import Images
-from reglet.engine.launch import launch
+from reglet.engine.launch import launch, together
 from reglet.engine.run_folder import CONFIG, write_json
 from reglet.export import versions
 from reglet.methods.domains import Choice, leave_one_domain_out, oracle, training_domain
@@ -29,9 +29,11 @@ Key = tuple[str, float, int]  # domains left out, learning rate, seed
 
 def leave_each_out(config: DomainsConfig) -> Json:
     """The table: for every domain, tested and not trained on, the accuracy of what the rule chose, seed by seed."""
-    first = launch(config).is_global_zero
+    fabric = launch(config)
+    first = fabric.is_global_zero
     task, out = DomainsTask(), Path(config.out)
-    images = task.load(config)
+    with together(fabric):
+        images = task.load(config)
     notes = check(images, selection=config.selection)
     out.mkdir(parents=True, exist_ok=True)
     if first:
