@@ -52,7 +52,7 @@ class Settings:
     compile: bool = option(False, "torch.compile the method")
     checkpoint_activations: bool = option(False, "compute the inside of each block twice instead of keeping it")
     channels_last: bool = option(True, "memory layout in which convolutions are faster")
-    sync_batchnorm: bool = option(False, "batch norm over all devices; CUDA only")
+    sync_batchnorm: bool = option(False, "batch norm over the samples of all devices, not of each")
     workers: int = option(0, "threads that decode image files; 0: one for each CPU that the process may use")
     read_ahead: int = option(2, "batches that are read while others are trained on")
     seed: int = option(0, "of weights, order of the data, views and dropout")

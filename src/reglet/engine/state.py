@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from reglet.engine import checkpoint, guard
 from reglet.engine.activations import checkpoint_activations
+from reglet.engine.batch_norm import synchronize
 from reglet.engine.ema import MovingAverage
 from reglet.engine.feed import Feed
 from reglet.engine.gradient import backward
@@ -71,7 +72,7 @@ class State:
         require_plain_shares(method, s)
         self.average = MovingAverage(method, decay=s.ema) if s.ema else None
         if s.sync_batchnorm and fabric.world_size > 1:
-            nn.SyncBatchNorm.convert_sync_batchnorm(method)
+            synchronize(method, cuda=fabric.device.type == "cuda")
         if s.checkpoint_activations:
             checkpoint_activations(method)
         if s.compile:

@@ -17,7 +17,8 @@ from typing import Any, Literal, TypeVar
 import torch
 
 from reglet import progress
-from reglet.runs.run import Finished, Json, Run, store, stored
+from reglet.dist import rank
+from reglet.runs.run import Finished, Json, Run, as_read, store, stored
 
 D = TypeVar("D")
 Jobs = int | Literal["auto"]
@@ -49,7 +50,8 @@ def execute(
     [10, 11]
     """
     out.mkdir(parents=True, exist_ok=True)
-    missing = [run for run in runs if stored(run, out) is None]
+    results = {run.key: stored(run, out) for run in runs}
+    missing = [run for run in runs if results[run.key] is None]
     if missing:
         with progress.shown(), progress.work("runs", total=len(missing)) as work:
             if len(missing) < len(runs):
@@ -58,6 +60,7 @@ def execute(
                 )
 
             def done(finished: Finished) -> None:
+                results[finished.run.key] = finished
                 work.advance()
                 progress.line((line or in_words)(finished))
 
@@ -67,7 +70,7 @@ def execute(
                 _here(missing, job, done)
             else:
                 _in_workers(missing, job, count, done)
-    return [found for run in runs if (found := stored(run, out)) is not None]
+    return [found for run in runs if (found := results[run.key]) is not None]
 
 
 def in_words(finished: Finished) -> str:
@@ -87,7 +90,7 @@ def resolve(jobs: Jobs) -> int:
 
 
 class Job:
-    """What a worker does with a run, whichever it is."""
+    """What a worker does with a run, whichever it is.  Of several ranks the first stores the result."""
 
     def __init__(self, compute: Callable[[Run, Any], Json], load: Callable[[], Any], out: Path, about: Json) -> None:
         self.compute, self.load, self.out, self.about = compute, load, out, about
@@ -97,9 +100,9 @@ class Job:
         scores = self.compute(run, data)
         took = {"seconds": time.time() - started, "cpu_seconds": time.process_time() - cpu}
         versions = {"torch": torch.__version__, "date": time.strftime("%Y-%m-%d")}
-        store(Finished(run, scores, took | versions | self.about), self.out)
-        finished = stored(run, self.out)
-        assert finished is not None
+        finished = Finished(run, as_read(scores), as_read(took | versions | self.about))
+        if rank() == 0:
+            store(finished, self.out)
         return finished
 
 

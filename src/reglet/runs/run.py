@@ -29,9 +29,7 @@ class Run:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
     def describe(self) -> Json:
-        about = {"arm": self.arm, "seed": self.seed, "fold": self.fold, "settings": dict(self.settings)}
-        plain: Json = json.loads(json.dumps(about))  # as it will be read back: lists for tuples
-        return plain
+        return as_read({"arm": self.arm, "seed": self.seed, "fold": self.fold, "settings": dict(self.settings)})
 
     @property
     def key(self) -> str:
@@ -47,6 +45,12 @@ class Run:
 
     def __hash__(self) -> int:
         return hash(self.key)
+
+
+def as_read(value: Json) -> Json:
+    """What a file with `value` gives back: lists for tuples."""
+    plain: Json = json.loads(json.dumps(value))
+    return plain
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,8 @@ def draw_places(
 ) -> list[Int64[Tensor, " _p"]]:
     """At most `count` places of each map, without repetition, the same for all images of the batch."""
     return [
-        torch.randperm(y.shape[2] * y.shape[3], generator=generator, device=None if generator else y.device)[:count]
+        torch.randperm(y.shape[2] * y.shape[3], generator=generator, device=None if generator else y.device)[:count].to(
+            y.device
+        )
         for y in maps
     ]

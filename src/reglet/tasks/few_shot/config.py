@@ -25,7 +25,10 @@ class FewShotConfig(TaskConfig):
     heads: int = option(1, "of Meta-Adapter's attention")
     steps: int = option(100, "optimizer steps; 0: epochs decide")
     lr: float = option(1e-3, "largest learning rate, as it is: not scaled by the batch")
-    batch: int = option(256, "shots per step; Meta-Adapter takes all of them")
+    batch: int = option(256, "shots per step; Meta-Adapter takes all of them, in episodes")
+    episodes: int = option(
+        1, "of Meta-Adapter per step, a multiple of the devices; each has the shots in another order"
+    )
     out: str = option("runs/few-shot", "directory of the runs and task.json")
 
     def __post_init__(self) -> None:
@@ -35,7 +38,7 @@ class FewShotConfig(TaskConfig):
         for key in ("alpha", "beta", "scale"):
             if not 0 <= getattr(self, key) < math.inf:
                 raise ValueError(f"{key} cannot be negative, got {getattr(self, key)}")
-        for key in ("shots", "heads"):
+        for key in ("shots", "heads", "episodes"):
             if getattr(self, key) < 1:
                 raise ValueError(f"{key} must be at least 1, got {getattr(self, key)}")
         if self.sim and self.model == FREE_OF_TRAINING:

@@ -19,7 +19,7 @@ from reglet.tasks.few_shot.config import CLIP, FREE_OF_TRAINING, MEANS, FewShotC
 from reglet.tasks.few_shot.data import Features, Shots, digits, draw, episode, read
 from reglet.tasks.predict import Predict
 from reglet.tasks.task import Setup
-from reglet.types import Terms
+from reglet.types import Scalar, Terms
 
 
 class FewShot:
@@ -53,7 +53,8 @@ class FewShot:
         if config.model == "meta-adapter":
             adapter = MetaAdapter(shots.x.shape[2], heads=config.heads, scale=scale)
             method: Method = Episodes(adapter, shots)
-            feed = TensorFeed(partial(orders, shots=shots), Drawn(1, 1, config.seed), name=name, fingerprint=mark)
+            order = Drawn(config.episodes, config.episodes, config.seed)
+            feed = TensorFeed(partial(orders, shots=shots), order, name=name, fingerprint=mark)
             return Setup(method, feed, [watch], inside="network", sim_blocks=["refine"])
         kind = TipAdapter if config.model == FREE_OF_TRAINING else TipAdapterF
         x, y = shots.x.flatten(0, 1), shots.labels
@@ -75,7 +76,7 @@ class FewShot:
 class Episodes(Method):
     """Meta-Adapter, trained in episodes: in each, half of the shots of a class are classified by the others.
 
-    A batch is an order of the shots of every class, (1, c, k).  A single shot is its own support.
+    A batch has an order of the shots of every class for each episode, (b, c, k).  A single shot is its own support.
     """
 
     x: Tensor
@@ -88,20 +89,23 @@ class Episodes(Method):
         self.register_buffer("class_features", shots.class_features)
 
     def forward(self, batch: Batch) -> Terms:
-        (order,) = batch.views[0]
+        terms = [self._entropy(order) for order in batch.views[0]]
+        return {"cross_entropy": torch.stack(terms).mean()}
+
+    def _entropy(self, order: Int64[Tensor, "c k"]) -> Scalar:
         support, x, y = episode(Shots(self.x, self.class_features, self.known), order)
         logits = self.network(x, support.class_features, support.x)
         with no_autocast(logits):
-            return {"cross_entropy": F.cross_entropy(at_least_float32(logits), y)}
+            return F.cross_entropy(at_least_float32(logits), y)
 
     def encode(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n c"]:
         y: Tensor = self.network(x, self.class_features, self.x)
         return y
 
 
-def orders(_: Int64[Tensor, " 1"], generator: torch.Generator, *, shots: Shots) -> Batch:
-    """The shots of every class in an order of their own."""
-    return Batch([torch.rand(1, *shots.x.shape[:2], generator=generator).argsort(2)])
+def orders(index: Int64[Tensor, " b"], generator: torch.Generator, *, shots: Shots) -> Batch:
+    """For each episode, the shots of every class in an order of their own."""
+    return Batch([torch.rand(len(index), *shots.x.shape[:2], generator=generator).argsort(2)])
 
 
 def cross_entropy(logits: Tensor, batch: Batch) -> Tensor:

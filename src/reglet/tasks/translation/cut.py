@@ -11,6 +11,7 @@ generator meet the new one.
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -23,8 +24,17 @@ from reglet.networks.translation.patch_mlp import draw_places
 from reglet.types import Scalar, Terms
 
 
+class Places(NamedTuple):
+    """What a step draws for the whole batch: the places that PatchNCE compares, the same on every rank."""
+
+    seed: int
+
+    def take(self, which: slice) -> "Places":
+        return self
+
+
 class CUT(Method):
-    """Batches have two views: images of domain a, and as many of domain b.
+    """Batches have two views: images of domain a, and as many of domain b.  Their draw, if any, says which `Places`.
 
     nce: PatchNCE between what is made of a and a.  identity: also between what is made of b and b.
     places: of each map, that PatchNCE compares.
@@ -44,18 +54,19 @@ class CUT(Method):
         fixed = {name: p.detach() for name, p in self.critic.named_parameters()}
         terms["adversarial"] = (functional_call(self.critic, fixed, (made,)) - 1).square().mean()
         if self.mlp is not None:
+            random = torch.Generator().manual_seed(batch.draws[0].seed) if batch.draws else None
             with unwatched(self.generator):
-                terms["nce"] = self._contrast(self.mlp, made, a)
+                terms["nce"] = self._contrast(self.mlp, made, a, random)
                 if self.identity:
-                    terms["identity"] = self._contrast(self.mlp, self.generator(b), b)
+                    terms["identity"] = self._contrast(self.mlp, self.generator(b), b, random)
         return terms
 
-    def _contrast(self, mlp: PatchMLP, made: Tensor, source: Tensor) -> Scalar:
+    def _contrast(self, mlp: PatchMLP, made: Tensor, source: Tensor, random: torch.Generator | None) -> Scalar:
         """PatchNCE over the generator's own maps, averaged over them."""
         with torch.no_grad():
             kept = self.generator.features(source)
         maps = self.generator.features(made)
-        where = draw_places(maps, count=self.places)
+        where = draw_places(maps, count=self.places, generator=random)
         pairs = zip(mlp(maps, where), mlp(kept, where), strict=True)
         return torch.stack([patch_nce(v, own) for v, own in pairs]).mean()
 

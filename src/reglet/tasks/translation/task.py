@@ -18,7 +18,7 @@ from reglet.networks.translation import Generator, PatchDiscriminator, generator
 from reglet.tasks.batches import digest, shuffled
 from reglet.tasks.config import TaskConfig
 from reglet.tasks.task import Setup
-from reglet.tasks.translation.cut import CUT
+from reglet.tasks.translation.cut import CUT, Places
 from reglet.tasks.translation.data import TwoDomains, read
 from reglet.tasks.translation.score import Encoder, random_conv, scores
 
@@ -84,7 +84,8 @@ class Translation:
 
         def batch(index: Tensor, random: torch.Generator) -> Batch:
             others = torch.randint(len(data.b), (len(index),), generator=random)
-            return Batch([data.a[index], data.b[others]], n_global=2)
+            places = Places(int(torch.randint(2**31, (), generator=random)))
+            return Batch([data.a[index], data.b[others]], n_global=2, draws=[places])
 
         mark = digest(data.a, data.b, data.a_test, data.b_test)
         return Setup(
