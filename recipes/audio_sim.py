@@ -36,8 +36,8 @@ from recipes.recipe import DATA, Printed, Recipe, Scores, itself, main, train_ta
 from reglet.probes import linear_probe
 from reglet.runs import Run
 from reglet.tasks.audio import TASK
-from reglet.tasks.audio.clips import Clips
 from reglet.tasks.audio.config import AudioConfig
+from reglet.tasks.audio.data import Clips
 from reglet.tasks.config import AUTO
 
 FILES = {"fsdd": "fsdd_logmel.npz", "esc10": "esc10_logmel.npz"}

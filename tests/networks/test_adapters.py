@@ -9,8 +9,7 @@ from torch import Tensor, nn
 
 from reglet.attach import attach
 from reglet.blocks import SIM
-from reglet.networks.adapters import MetaAdapter, TipAdapter, TipAdapterF, class_means
-from reglet.networks.adapters.meta_adapter import GatedAttention
+from reglet.networks.adapters import GatedAttention, MetaAdapter, TipAdapter, TipAdapterF, class_means
 
 C, K, D = 4, 3, 6
 

@@ -19,12 +19,9 @@ from reglet.networks.series import (
     mambats_small,
     timesnet_small,
 )
-from reglet.networks.series.inception import Inception
-from reglet.networks.series.lightts import Exchange
-from reglet.networks.series.periods import fold, periods, unfold
-from reglet.networks.series.sampling import continuous, interval
-from reglet.networks.series.selective_scan import linear_scan, selective_scan
-from reglet.networks.series.timesnet import TimesBlock, sinusoids
+from reglet.networks.series.lightts import Exchange, continuous, interval
+from reglet.networks.series.mambats import linear_scan, selective_scan
+from reglet.networks.series.timesnet import Inception, TimesBlock, fold, periods, sinusoids, unfold
 from reglet.networks.series.window_norm import normalized, restored
 
 Kind = Callable[..., ITransformer | LightTS | TimesNet | MambaTS]

@@ -13,11 +13,11 @@ from reglet.networks.translation import (
     Generator,
     PatchDiscriminator,
     PatchMLP,
+    draw_places,
     generator_small,
     patch_discriminator_small,
     patch_nce,
 )
-from reglet.networks.translation.patch_mlp import draw_places
 
 N, P, K = 3, 5, 4
 

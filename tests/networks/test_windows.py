@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from reglet.networks.windows import ConvNet1d
+from reglet.networks.conv1d import ConvNet1d
 
 
 @pytest.mark.parametrize(("channels", "t"), [(1, 8), (38, 64), (5, 33)])

@@ -14,9 +14,8 @@ from reglet.probes.metrics import multilabel_auroc
 from reglet.tasks import named
 from reglet.tasks.anomaly import TASK, AnomalyConfig, Machine, Machines, adjusted, detection, threshold
 from reglet.tasks.anomaly.config import NETWORKS
-from reglet.tasks.anomaly.machines import standardized
+from reglet.tasks.anomaly.machines import cut, point_errors, standardized, tiles, training_starts
 from reglet.tasks.anomaly.task import judge
-from reglet.tasks.anomaly.windows import cut, point_errors, tiles, training_starts
 from reglet.tasks.run import run
 
 SHARED = Path(__file__).parents[3] / "shared/data"

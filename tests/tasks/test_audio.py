@@ -12,7 +12,7 @@ from tests.tasks.trained import train
 from reglet.networks.audio.mel import FLOOR, log_mel
 from reglet.tasks.audio import TASK
 from reglet.tasks.audio.config import NETWORKS, AudioConfig
-from reglet.tasks.audio.wav import read_wav
+from reglet.tasks.audio.data import read_wav
 
 SHARED = Path(__file__).parents[3] / "shared/data"
 SMALL = {"mels": 20, "hop": 0.02, "pool": 2, "steps": 2, "batch": 16}

@@ -8,7 +8,7 @@ import torch
 from tests.tasks.trained import train
 
 from reglet.losses import SMILoss, VISRegLoss
-from reglet.networks.windows import ConvNet1d
+from reglet.networks.conv1d import ConvNet1d
 from reglet.tasks.series_ssl import TASK
 from reglet.tasks.series_ssl.config import SeriesSSLConfig
 from reglet.tasks.series_ssl.score import knn_distance, score

@@ -14,8 +14,7 @@ from reglet.method import Batch
 from reglet.tasks.translation import TASK, TranslationConfig, TwoDomains, frechet_distance
 from reglet.tasks.translation.cut import CUT, verdicts
 from reglet.tasks.translation.data import digits, split
-from reglet.tasks.translation.frechet import symmetric_root
-from reglet.tasks.translation.score import content, random_conv, scores
+from reglet.tasks.translation.score import content, random_conv, scores, symmetric_root
 
 
 def gaussian(mean: Tensor, factor: Tensor, n: int) -> Tensor:

@@ -7,11 +7,8 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from reglet.networks.segmentation.deeplabv3 import DeepLabV3Head
-from reglet.networks.segmentation.fcn import FCNHead
-from reglet.networks.segmentation.psp import PSPHead
-from reglet.networks.segmentation.unet_decoder import UNetDecoder
-from reglet.networks.segmentation.unet_encoder import UNetEncoder
+from reglet.networks.segmentation.heads import DeepLabV3Head, FCNHead, PSPHead
+from reglet.networks.segmentation.unet import UNetDecoder, UNetEncoder
 
 HEADS: dict[str, Callable[..., nn.Module]] = {
     "unet": partial(FCNHead, convs=0),

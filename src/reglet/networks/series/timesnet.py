@@ -1,14 +1,72 @@
 """TimesNet: a series as tables, one for each of its periods.  Wu et al., ICLR 2023, arXiv:2210.02186."""
 
-from typing import cast
+from typing import NamedTuple, cast
 
 import torch
+import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from reglet.networks.series.inception import Inception
-from reglet.networks.series.periods import fold, periods, unfold
 from reglet.networks.series.window_norm import normalized, restored
+
+
+class Periods(NamedTuple):
+    """The strongest periods of a batch, and how strong they are in each window."""
+
+    lengths: list[int]
+    amplitudes: Float[Tensor, "n k"]
+
+
+def periods(x: Float[Tensor, "n t d"], *, top: int) -> Periods:
+    """A = mean over features of |FFT(x)|;  f_1, ..., f_k = the largest of A without the constant;  p_i = T / f_i.
+
+    Wu et al., TimesNet, equation 1.  As in the authors' code the frequencies are those of the batch, A being averaged
+    over it, and T / f is rounded down (the paper rounds up).
+
+    >>> wave = torch.sin(2 * torch.pi * torch.arange(60.0) / 12).view(1, 60, 1)
+    >>> periods(wave, top=1).lengths
+    [12]
+    """
+    length = x.shape[1]
+    if not 1 <= top <= length // 2:
+        raise ValueError(f"a window of {length} points has {length // 2} frequencies, so no {top} strongest ones")
+    amplitude = torch.fft.rfft(x, dim=1).abs().mean(-1)
+    frequencies = amplitude.detach().mean(0)[1:].topk(top).indices + 1
+    return Periods([length // f for f in frequencies.tolist()], amplitude[:, frequencies])
+
+
+def fold(x: Float[Tensor, "n t d"], *, period: int) -> Float[Tensor, "n d rows period"]:
+    """One period per row, so that columns are points of the same phase; the last row is filled up by zeros."""
+    n, t, d = x.shape
+    return F.pad(x, (0, 0, 0, -t % period)).view(n, -1, period, d).permute(0, 3, 1, 2)
+
+
+def unfold(table: Float[Tensor, "n d rows period"], *, length: int) -> Float[Tensor, "n t d"]:
+    """The inverse of `fold`."""
+    return table.flatten(2).transpose(1, 2)[:, :length]
+
+
+class Inception(nn.Module):
+    """mean over i < sizes of Conv_{2i + 1}(x), as in TimesNet's code.
+
+    Nothing stands between these convolutions and their mean, so it is one convolution, whose kernel is the mean of the
+    kernels, each filled up by zeros to the size of the largest.  That is how it is computed.
+    """
+
+    def __init__(self, d_in: int, d_out: int, *, sizes: int) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(nn.Conv2d(d_in, d_out, 2 * i + 1, padding=i) for i in range(sizes))
+        for conv in self.convs:
+            conv = cast(nn.Conv2d, conv)
+            nn.init.kaiming_normal_(conv.weight, mode="fan_out", nonlinearity="relu")
+            nn.init.zeros_(cast(Tensor, conv.bias))
+
+    def forward(self, x: Float[Tensor, "n d h w"]) -> Float[Tensor, "n e h w"]:
+        convs = [cast(nn.Conv2d, conv) for conv in self.convs]
+        reach = len(convs) - 1
+        weights = [F.pad(conv.weight, [reach - i] * 4) for i, conv in enumerate(convs)]
+        bias = torch.stack([cast(Tensor, conv.bias) for conv in convs]).mean(0)
+        return F.conv2d(x, torch.stack(weights).mean(0), bias, padding=reach)
 
 
 class TimesBlock(nn.Module):

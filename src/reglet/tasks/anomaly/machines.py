@@ -1,11 +1,11 @@
-"""What is watched: a part without anomalies to learn from, and a labelled part to be tested on."""
+"""What is watched: a part without anomalies to learn from, a labelled part to be tested on, and windows of both."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -99,3 +99,75 @@ def _series(name: str, part: str, points: NDArray[Any]) -> Tensor:
             "that are not finite: fill them in or drop them first"
         )
     return torch.from_numpy(np.ascontiguousarray(values))
+
+
+AT_ONCE = 128  # windows that are scored together
+
+
+def training_starts(lengths: Sequence[int], *, window: int) -> Int[Tensor, " w"]:
+    """Where a window of series that stand one after another may begin, so that none reaches into the next series."""
+    parts, begin = [], 0
+    for length in lengths:
+        parts.append(begin + torch.arange(length - window + 1))
+        begin += length
+    return torch.cat(parts)
+
+
+def tiles(length: int, *, window: int) -> Int[Tensor, " w"]:
+    """Windows side by side; the last one ends with the series, over some of the points of the one before."""
+    return torch.arange(0, length, window).clamp(max=length - window)
+
+
+def cut(points: Float[Tensor, "t c"], starts: Int[Tensor, " w"], *, window: int) -> Float[Tensor, "w window c"]:
+    return points[starts[:, None] + torch.arange(window)]
+
+
+@torch.no_grad()
+def point_errors(
+    reconstruct: Callable[[Tensor], Tensor], points: Float[Tensor, "t c"], *, window: int
+) -> Float[Tensor, " t"]:
+    """The mean over channels of the squared error with which each point is reconstructed, in its tile.
+
+    A point in two tiles is scored in the first.
+    """
+    windows = cut(points, tiles(len(points), window=window), window=window)
+    errors = torch.cat([(reconstruct(part) - part).square().mean(2) for part in windows.split(AT_ONCE)])
+    rest = len(points) - window * (len(errors) - 1)
+    return torch.cat([errors[:-1].flatten(), errors[-1, window - rest :]])
+
+
+CHANNELS, POINTS = 6, 3000
+SEGMENTS = 6  # anomalies in the test part
+
+
+def sines(*, seed: int = 0) -> Machine:
+    """Six channels that mix two sines, of 20 and 50 points, and noise.
+
+    In the test part six segments of 10 to 40 points are anomalous: in turn half of the channels are shifted, run three
+    times as fast, or are noise.
+    """
+    g = torch.Generator().manual_seed(seed)
+    mix, phase = torch.rand(2, 2, CHANNELS, generator=g)
+    t = torch.arange(2 * POINTS)
+    noise = 0.1 * torch.randn(2 * POINTS, CHANNELS, generator=g)
+    points = _waves(t, mix, phase) + noise
+    train, test = points[:POINTS], points[POINTS:]
+    labels = torch.zeros(POINTS, dtype=torch.bool)
+    for k in range(SEGMENTS):
+        length = int(torch.randint(10, 41, (), generator=g))
+        begin = k * POINTS // SEGMENTS + int(torch.randint(POINTS // SEGMENTS - length, (), generator=g))
+        part = slice(begin, begin + length)
+        broken = torch.randperm(CHANNELS, generator=g)[: CHANNELS // 2]
+        kinds = (
+            test[part] + 2.0,
+            _waves(3 * t[POINTS:][part], mix, phase) + noise[POINTS:][part],
+            torch.randn(length, CHANNELS, generator=g),
+        )
+        test[part, broken] = kinds[k % 3][:, broken]
+        labels[part] = True
+    return Machine("sines", train, test, labels)
+
+
+def _waves(t: Tensor, mix: Float[Tensor, "2 c"], phase: Float[Tensor, "2 c"]) -> Float[Tensor, "t c"]:
+    angles = 2 * torch.pi * (t[:, None, None] / torch.tensor([20.0, 50.0])[:, None] + phase)
+    return (mix * angles.sin()).sum(1)

@@ -19,10 +19,8 @@ from reglet.method import Batch
 from reglet.probes.metrics import multilabel_auroc
 from reglet.tasks.anomaly.config import NETWORKS, AnomalyConfig, Network
 from reglet.tasks.anomaly.detection import adjusted, detection, threshold
-from reglet.tasks.anomaly.machines import Machines, check, standardized
-from reglet.tasks.anomaly.made import sines
+from reglet.tasks.anomaly.machines import Machines, check, cut, point_errors, sines, standardized, training_starts
 from reglet.tasks.anomaly.read import read
-from reglet.tasks.anomaly.windows import cut, point_errors, training_starts
 from reglet.tasks.batches import digest, shuffled
 from reglet.tasks.predict import Predict
 from reglet.tasks.task import Setup

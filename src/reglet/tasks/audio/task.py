@@ -13,11 +13,8 @@ from reglet.engine.watch import AtEnd, Trained, class_logits
 from reglet.method import Batch
 from reglet.methods import Supervised
 from reglet.probes.metrics import accuracy, macro_f1
-from reglet.tasks.audio.clips import Clips, prepared
 from reglet.tasks.audio.config import NETWORKS, AudioConfig
-from reglet.tasks.audio.made import made_clips
-from reglet.tasks.audio.npz import read_npz
-from reglet.tasks.audio.wav import read_folder
+from reglet.tasks.audio.data import Clips, made_clips, prepared, read_folder, read_npz
 from reglet.tasks.batches import digest, shuffled
 from reglet.tasks.task import Setup
 

@@ -16,9 +16,8 @@ from reglet.tasks.batches import digest
 from reglet.tasks.predict import Predict
 from reglet.tasks.segmentation.config import SegmentationConfig
 from reglet.tasks.segmentation.crops import draw
-from reglet.tasks.segmentation.data import Pictures, prepare
+from reglet.tasks.segmentation.data import Pictures, curves, prepare
 from reglet.tasks.segmentation.loss import pixel_loss
-from reglet.tasks.segmentation.made import curves
 from reglet.tasks.segmentation.read import read
 from reglet.tasks.segmentation.score import pixels, scores
 from reglet.tasks.task import Setup

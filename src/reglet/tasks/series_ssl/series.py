@@ -8,10 +8,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor
 
-from reglet.tasks.anomaly.machines import Machines, check, standardized
-from reglet.tasks.anomaly.made import sines
+from reglet.tasks.anomaly.machines import Machines, check, cut, sines, standardized, tiles
 from reglet.tasks.anomaly.read import read
-from reglet.tasks.anomaly.windows import cut, tiles
 from reglet.tasks.audio import TASK as AUDIO
 from reglet.tasks.audio.config import AudioConfig
 from reglet.tasks.series_ssl.config import SeriesSSLConfig

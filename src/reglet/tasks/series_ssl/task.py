@@ -23,7 +23,7 @@ from reglet.losses.smi import SMILoss
 from reglet.losses.visreg import VISRegLoss
 from reglet.method import Batch
 from reglet.methods import JointEmbedding
-from reglet.networks.windows import ConvNet1d
+from reglet.networks.conv1d import ConvNet1d
 from reglet.tasks.batches import digest, shuffled
 from reglet.tasks.series_ssl.config import SeriesSSLConfig
 from reglet.tasks.series_ssl.score import score

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from reglet.method import Batch, Method
-from reglet.networks.translation import Generator, PatchDiscriminator, PatchMLP, patch_nce
-from reglet.networks.translation.patch_mlp import draw_places
+from reglet.networks.translation import Generator, PatchDiscriminator, PatchMLP, draw_places, patch_nce
 from reglet.types import Scalar, Terms
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from reglet.data.load import load
 from reglet.data.npz import load_npz
-from reglet.networks.translation.generator import check_size
+from reglet.networks.translation import check_size
 
 FEWEST = 10  # images of a domain: a fifth of them is held out, and two have a covariance
 TEST = 0.2

@@ -1,4 +1,4 @@
-"""A small 1-D convolutional network for experiments that end in minutes on a CPU."""
+"""A small 1-D conv net: windows of a series (channels, length) to embeddings."""
 
 from collections.abc import Sequence
 
