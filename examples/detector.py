@@ -23,7 +23,7 @@ from reglet import views
 from reglet.backbones import ViT, projector
 from reglet.backbones.protocol import Tokens
 from reglet.data import InMemory
-from reglet.data.digit_masks import MaskedDigits, masked_digits
+from reglet.data.digits import MaskedDigits, masked_digits
 from reglet.engine.feed import ImageFeed
 from reglet.engine.settings import Settings
 from reglet.export import load_encoder, preprocessing

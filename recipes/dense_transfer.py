@@ -42,7 +42,7 @@ from reglet.backbones import ViT, projector
 from reglet.backbones.protocol import Grid
 from reglet.blocks import SIM
 from reglet.data import InMemory
-from reglet.data.digit_masks import masked_digits
+from reglet.data.digits import masked_digits
 from reglet.export import preprocessing
 from reglet.losses import VISRegLoss
 from reglet.method import Method

@@ -23,8 +23,8 @@ from reglet.diagnostics import class_alignment, uniformity
 from reglet.engine.feed import TensorFeed
 from reglet.engine.settings import Settings
 from reglet.latent import BatchFormer, Criterion, CrossEntropy, LatentDR
+from reglet.latent.attention import Norm
 from reglet.latent.latentdr import Degrade, Parts
-from reglet.latent.layer import Norm
 from reglet.method import Batch, Method
 from reglet.methods.domains import CORAL, IRM, Batches, Domains, OnDomains, OnUnion, VREx
 from reglet.methods.mixed import AT_BLOCKS, Mixed, Mixing

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from reglet.backbones import ConvNet, ViT
-from reglet.data.digit_masks import masked_digits
+from reglet.data.digits import masked_digits
 
 
 @pytest.fixture(scope="module")

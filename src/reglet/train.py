@@ -22,16 +22,16 @@ from reglet.engine.budget import settle
 from reglet.engine.build import Parts, build_parts
 from reglet.engine.config import Config, from_flat
 from reglet.engine.feed import Feed, Place
-from reglet.engine.gradient_cache import require_splittable
+from reglet.engine.gradient import require_splittable
 from reglet.engine.interrupt import Interrupt
 from reglet.engine.journal import Journal
 from reglet.engine.launch import first_then_all, launch, together
 from reglet.engine.metrics import read_metrics, read_scores
+from reglet.engine.optim import learning_rate
 from reglet.engine.plan import plan
 from reglet.engine.progress import Progress
 from reglet.engine.rounds import Rounds
 from reglet.engine.run_folder import CHECKPOINT, METRICS, prepare, read_run, require_free
-from reglet.engine.schedule import learning_rate
 from reglet.engine.settings import Settings
 from reglet.engine.state import State
 from reglet.engine.watch import AtEnd, Classifier, OnlineKNN, Watch, accuracy

@@ -11,7 +11,8 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-from reglet.blocks import CKA, L2, Cosine, Gram, pair
+from reglet.blocks import CKA, L2, Cosine, Gram
+from reglet.blocks.two_places import checked
 
 Oracle = Callable[[Tensor, Tensor], Tensor]
 
@@ -135,7 +136,7 @@ def test_wrong_input() -> None:
             with pytest.raises((ValueError, TypeError)):
                 loss(a, b)
     with pytest.raises(ValueError, match=r"target must be a floating-point tensor \(3, 4, 5\)"):
-        pair.checked(z, two(3, 4, 5, 6)[1])  # of the losses the shape checker of the test run would say it
+        checked(z, two(3, 4, 5, 6)[1])  # of the losses the shape checker of the test run would say it
     with pytest.raises(ValueError, match="say over='samples'"):
         Gram()(z[:, :1], u[:, :1])
     with pytest.raises(ValueError, match="at least 2 are needed, got 1"):

@@ -2,7 +2,7 @@ import torch
 import torch.nn.functional as F
 
 from reglet.data import canvas_digits
-from reglet.data.digit_masks import masked_digits
+from reglet.data.digits import masked_digits
 
 
 def test_masks_are_of_the_ink_and_say_the_digit() -> None:

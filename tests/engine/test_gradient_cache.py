@@ -10,8 +10,7 @@ from tests.engine.toy import Brighten, Toy, images, toy
 from tests.ranks import run
 from torch import Tensor, nn
 
-from reglet.engine.gradient import backward
-from reglet.engine.gradient_cache import require_splittable
+from reglet.engine.gradient import backward, require_splittable
 from reglet.engine.launch import launch
 from reglet.engine.order import generator
 from reglet.engine.settings import Settings

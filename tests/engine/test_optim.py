@@ -7,9 +7,8 @@ import pytest
 import torch
 from torch import nn
 
-from reglet.engine.optim import LARS, build_optimizer, parameter_groups
+from reglet.engine.optim import LARS, build_optimizer, learning_rate, parameter_groups
 from reglet.engine.order import Shuffled, rank_slice, seed_of
-from reglet.engine.schedule import learning_rate
 
 
 def test_schedule() -> None:

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 import reglet
 from reglet.latent import CrossEntropy, LatentDR, Mixup, RandomPool
-from reglet.latent.attention import Attention
+from reglet.latent.attention import Attention, Layer
 from reglet.latent.classify import entropy
-from reglet.latent.layer import Layer
 from reglet.schedules import linear
 from reglet.tails import BCL, BalancedSoftmax
 from reglet.types import LatentLoss

@@ -223,11 +223,11 @@ def test_a_template_that_is_given_too_little_says_so() -> None:
 
 
 def test_plotly_is_asked_for_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    from reglet.report.page import plotly
+    from reglet.report.page import render
 
     def absent(_: str) -> None:
         raise ModuleNotFoundError("No module named 'plotly'")
 
-    monkeypatch.setattr(plotly, "files", absent)
+    monkeypatch.setattr(render, "files", absent)
     with pytest.raises(ImportError, match=r"pip install 'reglet\[report\]'"):
-        plotly.packed.__wrapped__()
+        render.packed.__wrapped__()

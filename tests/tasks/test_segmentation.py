@@ -15,7 +15,7 @@ from tests.tasks.trained import train
 from torch import Tensor
 
 from reglet.networks.segmentation import HEADS
-from reglet.probes.overlap import dice, iou
+from reglet.probes.metrics import dice, iou
 from reglet.tasks.segmentation import TASK
 from reglet.tasks.segmentation.config import SegmentationConfig
 from reglet.tasks.segmentation.crops import draw, over_squares, starts

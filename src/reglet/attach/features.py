@@ -7,8 +7,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet import check
+from reglet.attach.hooks import saved_as_they_are
 from reglet.attach.sampling import Sampler
-from reglet.attach.saving import saved_as_they_are
 from reglet.attach.tap import PerBlock
 from reglet.attach.tokens import Layout, tokens_at
 from reglet.types import BlockLoss, Scalar

@@ -1,11 +1,12 @@
-"""Hooks that stay with the model they were put on, and say nothing about it elsewhere."""
+"""Hooks that stay with the model they were put on, and what is saved inside them."""
 
 from collections.abc import Callable
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+from torch.autograd.graph import saved_tensors_hooks
 
 
 class Hook:
@@ -45,3 +46,16 @@ def refuse_compiled(model: nn.Module) -> None:
 def recomputing() -> bool:
     """Whether a backward pass is running: then a forward is activation checkpointing, doing again what was seen."""
     return not torch.compiler.is_compiling() and torch._C._current_graph_task_id() != -1
+
+
+def saved_as_they_are() -> AbstractContextManager[object]:
+    """Tensors saved inside are kept, whatever surrounds this.
+
+    Non-reentrant checkpointing counts what a region saves, and recomputes it in the same order.  A loss looks at each
+    call of a block once and not again when the block is recomputed, so what it saves must not be counted.
+    """
+    return nullcontext() if torch.compiler.is_compiling() else saved_tensors_hooks(_itself, _itself)
+
+
+def _itself(tensor: Tensor) -> Tensor:
+    return tensor

@@ -24,7 +24,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet import check, dist
-from reglet.blocks.pair import unit
+from reglet.blocks.two_places import unit
 from reglet.precision import no_autocast
 from reglet.types import Scalar
 

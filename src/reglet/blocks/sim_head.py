@@ -7,8 +7,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from reglet.attach.hooks import saved_as_they_are
 from reglet.attach.sampling import LEAST, Sampler
-from reglet.attach.saving import saved_as_they_are
 from reglet.attach.tokens import Grid, Layout, Places, average_onto, common_grids, points, tokens_at
 from reglet.blocks.distances import DISTANCES, STANDARDIZED, Standardize
 from reglet.blocks.stacked import kind, run_together

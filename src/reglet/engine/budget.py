@@ -25,7 +25,7 @@ from reglet import progress
 from reglet.engine.build import Parts
 from reglet.engine.config import Config
 from reglet.engine.feed import ImageFeed, Place
-from reglet.engine.gradient_cache import Splittable
+from reglet.engine.gradient import Splittable
 from reglet.seeded import seeded
 
 EPOCHS, SECONDS = 100, 240.0  # of a run that was not told how long, on a CPU

@@ -1,13 +1,82 @@
-"""The gradient of a step, by one of three ways: the batch at once, in parts with losses of their own, or cached."""
+"""The gradient of a step: of the batch at once, in parts with losses of their own, or cached.
 
-from typing import Any
+The cache gives the gradient of a whole batch with the memory of a micro-batch.  Gao et al. 2021, "Scaling deep
+contrastive learning batch size under memory limited setup", arXiv:2101.06983.
 
+    z_j = f(x_j)                  for every micro-batch j, without a graph
+    g   = dL/dz                   of the loss on all embeddings at once
+    dL/dw = sum_j g_j dz_j/dw     each z_j computed again, with a graph
+
+It is exact where f treats samples one by one.  Batch norm does not: it takes the statistics of the micro-batch in both
+passes, so the gradient is that of a network whose batch norm sees `micro_batch` samples (ghost batch norm).  Its running
+averages move in the second pass only.  Dropout is the same in both passes: each micro-batch has a seed.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol, runtime_checkable
+
+import torch
 from lightning_fabric import Fabric
+from torch import Tensor, nn
 
-from reglet.engine.gradient_cache import cached_backward
+from reglet.engine.order import seed_of
 from reglet.method import Batch
 from reglet.seeded import reseed
 from reglet.types import Terms, total
+
+
+@runtime_checkable
+class Splittable(Protocol):
+    """A method whose loss sees the samples through their embeddings only."""
+
+    def embed(self, views: Sequence[Tensor]) -> Sequence[Tensor]: ...
+
+    def objective(self, z: Sequence[Tensor], *, n_global: int) -> Terms: ...
+
+
+def require_splittable(method: object) -> None:
+    if not isinstance(method, Splittable):
+        raise ValueError(
+            f"micro_batch needs a method with embed() and objective(), such as JointEmbedding; "
+            f"{type(method).__name__} has not. accumulate= averages the losses of parts of the batch instead."
+        )
+
+
+def cached_backward(fabric: Fabric, model: Any, batch: Batch, *, size: int, seed: int) -> Terms:
+    """The terms of the loss on `batch`, whose gradient is added to the parameters'."""
+    parts = batch.split(size)
+    seeds = [seed_of(seed, j) for j in range(len(parts))]
+    with torch.no_grad(), frozen_averages(model):
+        z = torch.cat([_embed(model, part, s) for part, s in zip(parts, seeds, strict=True)], dim=1)
+    z.requires_grad_()
+    reseed(seed, fabric.device)
+    with fabric.autocast():  # not through `model`: this gradient ends at z, and Fabric allows only its own backward
+        terms: Terms = model.module.method.objective(list(z), n_global=batch.n_global)
+    slope = torch.autograd.grad(total(terms), z)[0].split(size, dim=1)
+    for j, (part, s) in enumerate(zip(parts, seeds, strict=True)):
+        with fabric.no_backward_sync(model, enabled=j + 1 < len(parts)):
+            fabric.backward(_embed(model, part, s), slope[j])
+    return {name: term.detach() for name, term in terms.items()}
+
+
+def _embed(model: Any, part: Batch, seed: int) -> Tensor:
+    reseed(seed, part.views[0].device)
+    z: Tensor = model(lambda m: torch.stack(list(m.embed(part.views))))
+    return z
+
+
+@contextmanager
+def frozen_averages(module: nn.Module) -> Iterator[None]:
+    """Batch norm with the statistics of the batch, which are not remembered."""
+    kept = [m for m in module.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm) and m.track_running_stats]
+    for m in kept:
+        m.track_running_stats = False
+    try:
+        yield
+    finally:
+        for m in kept:
+            m.track_running_stats = True
 
 
 def backward(fabric: Fabric, model: Any, batch: Batch, *, micro_batch: int, accumulate: int, seed: int) -> Terms:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from reglet.engine.schedule import learning_rate
+from reglet.engine.optim import learning_rate
 
 Json = dict[str, Any]
 

@@ -3,8 +3,7 @@
 from dataclasses import dataclass, field, fields
 from typing import ClassVar, TypeVar
 
-from reglet.engine.optim import OPTIMIZERS
-from reglet.engine.schedule import SCHEDULES
+from reglet.engine.optim import OPTIMIZERS, SCHEDULES
 
 T = TypeVar("T")
 

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet import check
-from reglet.latent.attention import Attention
+from reglet.latent.attention import Attention, Layer
 from reglet.latent.classify import (
     Criterion,
     Head,
@@ -15,7 +15,6 @@ from reglet.latent.classify import (
     log_probabilities,
     targets_for,
 )
-from reglet.latent.layer import Layer
 from reglet.precision import no_autocast
 from reglet.types import Scalar, Terms, total
 

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet import check
-from reglet.latent.attention import Attention
+from reglet.latent.attention import Attention, Layer, Norm
 from reglet.latent.classify import (
     Criterion,
     Head,
@@ -19,7 +19,6 @@ from reglet.latent.classify import (
     targets_for,
 )
 from reglet.latent.gaussian import GaussianNoise
-from reglet.latent.layer import Layer, Norm
 from reglet.latent.pool import RandomPool
 from reglet.precision import at_least_float32, no_autocast
 from reglet.schedules import Scheduled, Weight, checked_weight

@@ -10,9 +10,8 @@ from reglet.report.page.equivariance import equivariance
 from reglet.report.page.features import features
 from reglet.report.page.geometry import geometry
 from reglet.report.page.parts import Figures, Section
-from reglet.report.page.plotly import packed
 from reglet.report.page.probes import probes
-from reglet.report.page.render import render
+from reglet.report.page.render import packed, render
 from reglet.report.page.repeat import repeat
 from reglet.report.page.robustness import robustness
 from reglet.report.page.summary import summary

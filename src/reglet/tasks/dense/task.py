@@ -17,14 +17,13 @@ from torch import Tensor, nn
 from reglet import backbones
 from reglet.attach import watch
 from reglet.backbones.protocol import Tokens, map_tokens
-from reglet.data.digit_masks import masked_digits
+from reglet.data.digits import masked_digits
 from reglet.engine.feed import TensorFeed
 from reglet.engine.watch import AtEnd, Trained
 from reglet.export import load_encoder, preprocessing
 from reglet.method import Batch
 from reglet.methods.token_maps import as_tokens
-from reglet.probes.metrics import confusion, mean_iou
-from reglet.probes.overlap import iou
+from reglet.probes.metrics import confusion, iou, mean_iou
 from reglet.tasks.batches import digest, shuffled
 from reglet.tasks.dense.config import DenseConfig
 from reglet.tasks.predict import Predict

@@ -6,8 +6,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from reglet.probes.metrics import confusion, multilabel_auroc
-from reglet.probes.overlap import dice, iou
+from reglet.probes.metrics import confusion, dice, iou, multilabel_auroc
 from reglet.tasks.segmentation.crops import over_squares
 from reglet.tasks.segmentation.data import IGNORE, Pictures
 

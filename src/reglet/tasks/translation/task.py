@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from reglet.engine.feed import TensorFeed
-from reglet.engine.schedule import SCHEDULES
+from reglet.engine.optim import SCHEDULES
 from reglet.engine.settings import option
 from reglet.engine.watch import AtEnd, Trained
 from reglet.export import load_encoder
