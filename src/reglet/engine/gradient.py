@@ -8,8 +8,8 @@ contrastive learning batch size under memory limited setup", arXiv:2101.06983.
     dL/dw = sum_j g_j dz_j/dw     each z_j computed again, with a graph
 
 It is exact where f treats samples one by one.  Batch norm does not: it takes the statistics of the micro-batch in both
-passes, so the gradient is that of a network whose batch norm sees `micro_batch` samples (ghost batch norm).  Its running
-averages move in the second pass only.  Dropout is the same in both passes: each micro-batch has a seed.
+passes, so the gradient is that of a network whose batch norm sees `micro_batch` samples (ghost batch norm).  Its
+running averages move in the second pass only.  Dropout is the same in both passes: each micro-batch has a seed.
 """
 
 from collections.abc import Iterator, Sequence
