@@ -87,7 +87,7 @@ def adjust_hue(x: Float[Tensor, "n c h w"], shift: Float[Tensor, " n"]) -> Float
     offset = _numbers(3 / 6, 1 / 6, -1 / 6, like=x).to(x.dtype)
     wheel = turned[:, None] + offset[:, None, None]
     share = wheel.sub_(wheel.round()).abs_().mul_(6).sub_(2).clamp_(-1, 0)  # the clip, negated
-    return share.mul_(d[:, None]).add_(v[:, None])
+    return torch.addcmul(v[:, None], share, d[:, None])
 
 
 def solarize(x: Float[Tensor, "n c h w"], *, threshold: float = 0.5) -> Float[Tensor, "n c h w"]:

@@ -14,11 +14,11 @@ from reglet.views.blur import Blur, blurred
 from reglet.views.color import ColorJitter, Normalize, Steps, jitter_, rgb_to_grayscale, solarize, steps_of
 from reglet.views.crop import Crops, PadCrop, ResizedCrop, Side
 from reglet.views.draw import Draw
-from reglet.views.orientation import hflip, rotate
+from reglet.views.orientation import rotate
 
 Rows = Int64[Tensor, " _"]
 Run = Callable[[Callable[[int], None], Iterable[int]], Iterable[None]]  # as `map`
-_CACHED = 1 << 20  # floats of a view that are worked on at a time: on a CPU they should stay in its cache
+_CACHED = 1 << 19  # floats of a view that are worked on at a time: on a CPU they should stay in its cache
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ class View:
             raise ValueError(f"crops are {self.size} x {self.size} pixels, got shape {tuple(crops.shape)}")
 
         def crop(x: Tensor, plan: Plan) -> Tensor:
-            return _unit(hflip(x, plan.flip))
+            return _some(_unit(x), plan.flipped, lambda part: part.flip(3))
 
         return self._in_parts(crops, draw, crop, lambda d: d.turn.new_zeros(len(d), 4), run)
 
@@ -163,6 +163,7 @@ class Plan(NamedTuple):
 
     boxes: Int64[Tensor, "n 4"]
     flip: Bool[Tensor, " n"]
+    flipped: Rows
     rotated: Rows
     angle: Float[Tensor, " a"]
     turned: tuple[Rows, Rows, Rows]  # by one, two and three quarters
@@ -178,6 +179,7 @@ class Plan(NamedTuple):
         return Plan(
             boxes,
             draw.flip,
+            _rows(draw.flip),
             rotated,
             draw.angle[rotated],
             (_rows(draw.turn % 4 == 1), _rows(draw.turn % 4 == 2), _rows(draw.turn % 4 == 3)),
@@ -190,11 +192,12 @@ class Plan(NamedTuple):
 
     def to(self, device: torch.device) -> "Plan":
         j = self.jitter
-        once = [self.boxes, self.flip, self.rotated, self.angle, self.gray, self.blurred, self.sigma, self.solarized]
-        there = moved([*once, *self.turned, j.rows, j.steps, j.amounts, j.hue], device)
-        boxes, flip, rotated, angle, gray, blurs, sigma, solarized, one, two, three, rows, steps, amounts, hue = there
+        once = [self.boxes, self.flip, self.flipped, self.rotated, self.angle, self.gray, self.blurred, self.sigma]
+        there = moved([*once, self.solarized, *self.turned, j.rows, j.steps, j.amounts, j.hue], device)
+        boxes, flip, flipped, rotated, angle, gray, blurs, sigma, solarized, *there = there
+        one, two, three, rows, steps, amounts, hue = there
         jitter = j._replace(rows=rows, steps=steps, amounts=amounts, hue=hue)
-        return Plan(boxes, flip, rotated, angle, (one, two, three), jitter, gray, blurs, sigma, solarized)
+        return Plan(boxes, flip, flipped, rotated, angle, (one, two, three), jitter, gray, blurs, sigma, solarized)
 
 
 def _rows(mask: Tensor) -> Rows:
@@ -202,8 +205,8 @@ def _rows(mask: Tensor) -> Rows:
 
 
 def _unit(x: Tensor) -> Tensor:
-    """float32 in [0, 1]."""
-    return x.float().div_(255) if x.dtype == torch.uint8 else x.float()
+    """A copy in float32, in [0, 1]."""
+    return x.float().div_(255) if x.dtype == torch.uint8 else x.to(torch.float32, copy=True)
 
 
 def _some(x: Tensor, rows: Rows, change: Callable[[Tensor], Tensor]) -> Tensor:
