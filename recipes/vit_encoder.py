@@ -179,7 +179,7 @@ def robust(net: ViT, arm: Arm, data: Data) -> Scores:
     train, test, prepare = some(data.train, PROBED), some(data.test, arm.corrupted), preprocessing(arm.size)
     x = features(net, pixels(train, arm.size))
     standard = Standard(x)
-    weight, bias = logistic_regression(standard(x), known(train), strength=1e-2)
+    weight, bias = logistic_regression(x, known(train), strength=1e-2, standard=standard)
 
     def predict(pictures: Tensor) -> Tensor:
         seen = features(net, prepare((pictures * 255).round().to(torch.uint8)))

@@ -121,7 +121,7 @@ def test_the_cards_preprocessing_is_that_of_embed(tmp_path: Path, monkeypatch: p
     rng = np.random.default_rng(0)
     for i in range(16):
         pixels = rng.integers(0, 256, (4, 6, 3), dtype=np.uint8)
-        image = Image.fromarray(pixels).resize((50 + 9 * i, 110 - 3 * i), Image.Resampling.BICUBIC)
+        image = Image.fromarray(pixels).resize((50 + 9 * i, 110 - 4 * i), Image.Resampling.BICUBIC)
         if i % 4 == 0:
             exif = image.getexif()
             exif[0x0112] = 6  # to be turned
@@ -159,11 +159,15 @@ def test_a_card_that_prepares_otherwise_is_noticed(tmp_path: Path, monkeypatch: 
         exported(tmp_path, "convnet")
 
 
-@pytest.mark.parametrize("name", ["convnet", "vit_mini"])
-def test_a_folder_of_any_name(name: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("convnet", {}), ("vit_mini", {}), ("vit_mini", {"cls_layer": 3})],
+    ids=["torch", "timm", "program"],
+)
+@pytest.mark.usefixtures("timm")
+def test_a_folder_of_any_name(name: str, options: dict[str, int], tmp_path: Path) -> None:
     """The code names a file; what its name says is not run."""
     folder = tmp_path / "q\"x');raise SystemExit('ran')#{encoder.safetensors}\\"
-    options = {"cls_layer": 3} if name == "vit_mini" else {}  # the one by its weights, the other as a program
     exported(folder, name, **options)
     card = json.loads((folder / "card.json").read_text())
     assert card["verified"]["by"] == "the code above"

@@ -11,6 +11,8 @@ from numbers import Integral, Real
 import torch
 from torch import Tensor
 
+_AT_ONCE = 1 << 24  # numbers that are looked at
+
 
 def positive(**values: object) -> None:
     for name, value in values.items():
@@ -186,7 +188,8 @@ def class_numbers(n: int | None = None, /, **values: object) -> None:
 def all_finite(**values: Tensor) -> None:
     """For numbers that are read anyway.  A loss in a training step must not look."""
     for name, x in values.items():
-        if not bool(torch.isfinite(x).all()):
+        rows = x.split(max(1, _AT_ONCE // max(1, x[0].numel()))) if x.ndim and len(x) else [x]
+        if not all(bool(torch.isfinite(part).all()) for part in rows):
             name = name.replace("_", " ")
             raise ValueError(f"{int((~torch.isfinite(x)).sum())} of {x.numel()} {name} are not finite")
 

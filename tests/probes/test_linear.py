@@ -1,10 +1,16 @@
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 import torch
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from tests.probes.blobs import blobs
+from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
-from reglet.probes import linear_probe, logistic_regression
+from reglet import check
+from reglet.probes import linear_probe, logistic_regression, ridge_probe, standard
 from reglet.probes.holdout import split
 
 
@@ -83,3 +89,44 @@ def test_bad_input_says_so() -> None:
         linear_probe(x, y, torch.where(torch.arange(120).view(40, 3) == 5, torch.nan, x), y)
     with pytest.raises(ValueError, match="class numbers from 0; got -1"):
         linear_probe(x, y - 1, x, y)
+
+
+class Largest(TorchDispatchMode):
+    """The largest memory, in bytes, that an operation has asked for inside."""
+
+    bytes = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        given = {x.untyped_storage().data_ptr() for x in args if isinstance(x, Tensor)}
+        out = func(*args, **(kwargs or {}))
+        for x in out if isinstance(out, tuple | list) else [out]:
+            if isinstance(x, Tensor) and x.untyped_storage().data_ptr() not in given:
+                self.bytes = max(self.bytes, x.untyped_storage().nbytes())
+        return out
+
+
+EXACT: dict[str, Callable[..., Any]] = {"linear": linear_probe, "ridge": ridge_probe}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_all_features_are_never_copied(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With parts of 64 samples, made anew each time: the same score, and nothing half as large as the features."""
+    x, y = blobs(2000, 40, spread=3.0)
+    x_test, y_test = blobs(500, 40, spread=3.0, seed=1)
+    want = EXACT[name](x, y, x_test, y_test)
+    monkeypatch.setattr(standard, "AT_ONCE", 64 * 1024)
+    monkeypatch.setattr(standard, "KEPT", 0)
+    monkeypatch.setattr(check, "_AT_ONCE", 1 << 13)
+    with Largest() as largest:
+        got = EXACT[name](x, y, x_test, y_test)
+    assert (got.accuracy, got.validation) == (want.accuracy, want.validation)
+    torch.testing.assert_close(got[-1], want[-1], rtol=1e-3, atol=1e-4)  # both stop at a gradient of 1e-5
+    assert largest.bytes < x.nbytes / 2
+
+
+def test_a_standard_is_that_of_the_chosen_features() -> None:
+    x, _ = blobs(100, 6)
+    chosen = torch.arange(0, 100, 3)
+    for some in (x, x.repeat(1, 20)):  # the second has more features than samples
+        own, whole = standard.Standard(some, index=chosen), standard.Standard(some[chosen])
+        torch.testing.assert_close(torch.cat(list(own.parts(some, index=chosen))), whole(some[chosen]))

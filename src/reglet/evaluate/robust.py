@@ -68,7 +68,7 @@ def robust_run(
     few = torch.randperm(len(test), generator=torch.Generator().manual_seed(seed))[:images].sort().values
     x = extract(encoder, train, preprocess, batch=batch, compute=where)
     standard, net = Standard(x), where.copies(encoder)[0]
-    weight, bias = logistic_regression(standard(x), y.to(x.device), strength=STRENGTH)
+    weight, bias = logistic_regression(x, y.to(x.device), strength=STRENGTH, standard=standard)
 
     @torch.no_grad()
     def predict(pictures: Tensor) -> Tensor:

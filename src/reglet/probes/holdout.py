@@ -10,8 +10,11 @@ from reglet import check
 from reglet.probes.check import check_classes, check_features
 from reglet.probes.metrics import accuracy
 
-# (features, labels) -> a function of features and the strength of a penalty, which gives scores of classes
-Fitter = Callable[[Tensor, Tensor], Callable[[Tensor, float], Tensor]]
+# Features are given with an index of those that count, or None for all: a part of them would be a copy.
+# (features, strength of a penalty, index) -> scores of classes
+Predict = Callable[[Tensor, float, Tensor | None], Tensor]
+# (features, labels, index) -> what was fitted
+Fitter = Callable[[Tensor, Tensor, Tensor | None], Predict]
 
 
 def split(labels: Int[Tensor, " m"], *, holdout: float, seed: int) -> tuple[Int64[Tensor, "_"], Int64[Tensor, "_"]]:
@@ -76,8 +79,8 @@ def fit_by_strength(
     check_choice(holdout=holdout, seed=seed)
 
     def validated(fit: Int64[Tensor, "_"], held: Int64[Tensor, "_"], strengths: Sequence[float]) -> list[float]:
-        predict = fitter(train[fit], labels[fit])
-        return [accuracy(predict(train[held], strength), labels[held]) for strength in strengths]
+        predict = fitter(train, labels, fit)
+        return [accuracy(predict(train, strength, held), labels[held]) for strength in strengths]
 
     strength, validation = choose(sorted(strengths, reverse=True), labels, validated, holdout=holdout, seed=seed)
-    return strength, validation, fitter(train, labels)(test, strength)
+    return strength, validation, fitter(train, labels, None)(test, strength, None)

@@ -6,21 +6,22 @@ on features standardised by the training set's mean and deviation.  The problem 
 float64 on the CPU and in float32 on an accelerator, so a score has no learning rate, no number of epochs and no seed
 but that of the validation split, on which alone the strength is chosen.  (scikit-learn's
 LogisticRegression(C=1 / (m * strength)) is the same problem.)
+Features are standardized a few at a time, so that no copy of them all is made, however many there are.
 `linear_sgd_probe` is what papers do instead: faster on many samples, and with a rate to choose.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
 from reglet import check
-from reglet.probes.holdout import fit_by_strength
+from reglet.probes.holdout import Predict, fit_by_strength
 from reglet.probes.metrics import accuracy
-from reglet.probes.standard import Standard, wide_dtype
+from reglet.probes.standard import Index, Repeated, Standard, parts, wide_dtype
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
@@ -65,9 +66,16 @@ def linear_probe(
 
 
 def logistic_regression(
-    x: Float[Tensor, "m d"], labels: Int[Tensor, " m"], *, strength: float, tolerance: float = 1e-5
-) -> tuple[Float[Tensor, "classes d"], Float[Tensor, " classes"]]:
+    x: Float[Tensor, "m d"],
+    labels: Int[Tensor, " m"],
+    *,
+    strength: float,
+    tolerance: float = 1e-5,
+    standard: Standard | None = None,
+) -> tuple[Float[Tensor, "classes r"], Float[Tensor, " classes"]]:
     """W and b of the problem above, by L-BFGS from zero (1,000 steps at most), to a gradient within `tolerance`.
+
+    standard: of the coordinates in which the problem is solved; without it, those of x.
 
     >>> weight, bias = logistic_regression(torch.eye(2).repeat(30, 1), torch.arange(60) % 2, strength=0.1)
     >>> weight.shape, bias.shape
@@ -77,10 +85,17 @@ def logistic_regression(
     check.class_numbers(len(x), labels=labels)
     check.all_finite(features=x)
     check.positive(strength=strength, tolerance=tolerance)
-    x, y = x.to(wide_dtype(x)), labels.long()
-    classes = int(y.max()) + 1
-    w = x.new_zeros(classes, x.shape[1], requires_grad=True)
-    b = x.new_zeros(classes, requires_grad=True)
+    wide = wide_dtype(x)
+    make = (lambda: (part.to(wide) for part in parts(x))) if standard is None else lambda: standard.parts(x)
+    return _solve(Repeated(make, numbers=x.numel()), labels.long(), strength=strength, tolerance=tolerance)
+
+
+def _solve(
+    rows: Repeated, y: Int64[Tensor, " m"], *, strength: float, tolerance: float = 1e-5
+) -> tuple[Float[Tensor, "classes r"], Float[Tensor, " classes"]]:
+    classes, first = int(y.max()) + 1, next(iter(rows))
+    w = first.new_zeros(classes, first.shape[1], requires_grad=True)
+    b = first.new_zeros(classes, requires_grad=True)
     solver = torch.optim.LBFGS(
         [w, b],
         max_iter=1000,
@@ -90,24 +105,32 @@ def logistic_regression(
         line_search_fn="strong_wolfe",
     )
 
+    @torch.no_grad()
     def objective() -> Tensor:
-        solver.zero_grad()
-        loss = F.cross_entropy(F.linear(x, w, b), y) + strength / 2 * w.square().sum()
-        loss.backward()
+        """With p the softmax of a sample, the gradient of its cross-entropy is (p - onehot) x^T."""
+        loss, w.grad, b.grad = strength / 2 * w.square().sum(), strength * w, torch.zeros_like(b)
+        start = 0
+        for x in rows:
+            own = y[start : start + len(x), None]
+            start += len(x)
+            log_p = F.linear(x, w, b).log_softmax(1)
+            loss -= log_p.gather(1, own).sum() / len(y)
+            error = log_p.exp_().scatter_add_(1, own, log_p.new_full(own.shape, -1.0)) / len(y)
+            w.grad.addmm_(error.T, x)
+            b.grad += error.sum(0)
         return loss
 
-    with torch.enable_grad():
-        solver.step(objective)
+    solver.step(objective)
     return w.detach(), b.detach()
 
 
-def _fitter(x: Float[Tensor, "m d"], labels: Int[Tensor, " m"]) -> Callable[[Tensor, float], Tensor]:
-    """A function of features and strength that gives logits."""
-    standard = Standard(x)
-    x = standard(x)
+def _fitter(x: Float[Tensor, "m d"], labels: Int[Tensor, " m"], index: Index | None) -> Predict:
+    standard = Standard(x, index=index)
+    y = labels.long() if index is None else labels[index].long()
+    rows = Repeated(lambda: standard.parts(x, index=index), numbers=len(y) * x.shape[1])
 
-    def predict(new: Float[Tensor, "n d"], strength: float) -> Float[Tensor, "n classes"]:
-        w, b = logistic_regression(x, labels, strength=strength)
-        return F.linear(standard(new), w, b)
+    def predict(new: Float[Tensor, "n d"], strength: float, at: Index | None) -> Float[Tensor, "_ classes"]:
+        w, b = _solve(rows, y, strength=strength)
+        return torch.cat([F.linear(part, w, b) for part in standard.parts(new, index=at)])
 
     return predict

@@ -6,7 +6,7 @@ on standardised features; the largest output is the class.  scikit-learn's Ridge
 the same: it regresses to -1 and 1, which moves and scales all outputs alike.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -14,9 +14,9 @@ import torch.nn.functional as F
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from reglet.probes.holdout import fit_by_strength
+from reglet.probes.holdout import Predict, fit_by_strength
 from reglet.probes.metrics import accuracy
-from reglet.probes.standard import Standard, wide_dtype
+from reglet.probes.standard import Index, Standard, wide_dtype
 
 STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
@@ -59,15 +59,22 @@ def ridge_probe(
     return RidgeScore(accuracy(outputs, test_labels), strength, validation, outputs)
 
 
-def _fitter(x: Float[Tensor, "m d"], labels: Int[Tensor, " m"]) -> Callable[[Tensor, float], Tensor]:
-    """A function of features and strength:  W = U (variance + strength)^-1 U^T X^T Y / m,  b = mean(Y)."""
-    standard = Standard(x)
-    x, y = standard(x), F.one_hot(labels.long()).to(wide_dtype(x))
-    mean = y.mean(0)
-    variance, axes = torch.linalg.eigh(x.T @ x / len(x))
-    y_axes = axes.T @ (x.T @ (y - mean)) / len(x)
+def _fitter(x: Float[Tensor, "m d"], labels: Int[Tensor, " m"], index: Index | None) -> Predict:
+    """W = U (variance + strength)^-1 U^T X^T Y / m,  b = mean(Y), from sums over a few samples at a time."""
+    standard = Standard(x, index=index)
+    y = labels.long() if index is None else labels[index].long()
+    m, mean = len(y), y.bincount().to(wide_dtype(x)) / len(y)
+    squares = products = mean.new_zeros(())
+    start = 0
+    for part in standard.parts(x, index=index):
+        own = F.one_hot(y[start : start + len(part)], len(mean)).to(mean.dtype) - mean
+        start += len(part)
+        squares, products = squares + part.T @ part / m, products + part.T @ own / m
+    variance, axes = torch.linalg.eigh(squares)
+    y_axes = axes.T @ products
 
-    def predict(new: Float[Tensor, "n d"], strength: float) -> Float[Tensor, "n classes"]:
-        return standard(new) @ axes @ (y_axes / (variance.clamp_min(0) + strength)[:, None]) + mean
+    def predict(new: Float[Tensor, "n d"], strength: float, at: Index | None) -> Float[Tensor, "_ classes"]:
+        w = axes @ (y_axes / (variance.clamp_min(0) + strength)[:, None])
+        return torch.cat([part @ w + mean for part in standard.parts(new, index=at)])
 
     return predict

@@ -1,10 +1,20 @@
 """Coordinates in which features are easier to learn from, fixed on the training features."""
 
+from collections.abc import Callable, Iterator
+
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor
 
-_ROWS = 1 << 16  # at a time, so that no copy of all features is made in float64
+AT_ONCE = 1 << 22  # numbers of a part: 32 MB in float64
+KEPT = 1 << 25  # numbers: fewer are standardized once, more each time they are needed
+Index = Int64[Tensor, "_"]
+
+
+def parts(x: Float[Tensor, "n d"], index: Index | None = None) -> Iterator[Float[Tensor, "_ d"]]:
+    """The rows of x, or those at `index`, a few at a time, so that all features are never copied."""
+    rows = max(1, AT_ONCE // max(1024, x.shape[1]))
+    yield from x.split(rows) if index is None else (x[some] for some in index.split(rows))
 
 
 class Standard:
@@ -13,24 +23,43 @@ class Standard:
     In float64 on the CPU, or in the dtype that is asked for; in float32 on accelerators, which have few units for more
     or none.  With more features than samples, the coordinates of that in the span of the samples: a penalised W has no
     part outside it, so the problem is the same and smaller.
+
+    index: of the features that count; all, if not given.
     """
 
-    def __init__(self, x: Float[Tensor, "m d"]) -> None:
-        wide = wide_dtype(x)
-        self.mean = sum(part.to(wide).sum(0) for part in x.split(_ROWS)) / len(x)
-        squares = sum((part.to(wide) - self.mean).square().sum(0) for part in x.split(_ROWS))
-        self.scale = (squares / len(x)).sqrt()
+    def __init__(self, x: Float[Tensor, "m d"], *, index: Index | None = None) -> None:
+        wide, count = wide_dtype(x), len(x if index is None else index)
+        self.mean = sum(part.to(wide).sum(0) for part in parts(x, index)) / count
+        squares = sum((part.to(wide) - self.mean).square().sum(0) for part in parts(x, index))
+        self.scale = (squares / count).sqrt()
         self.basis: Tensor | None = None
-        if x.shape[1] > len(x):
-            self.basis = torch.linalg.qr(self(x).T).Q
+        if x.shape[1] > count:
+            self.basis = torch.linalg.qr(torch.cat(list(self.parts(x, index=index))).T).Q
 
     def __call__(self, x: Float[Tensor, "n d"], dtype: torch.dtype | None = None) -> Float[Tensor, "n r"]:
-        return torch.cat([self._rows(part).to(dtype) for part in x.split(_ROWS)])
+        return torch.cat([part.to(dtype) for part in self.parts(x)])
+
+    def parts(self, x: Float[Tensor, "n d"], *, index: Index | None = None) -> Iterator[Float[Tensor, "_ r"]]:
+        """Of all rows, or of those at `index`, a few at a time."""
+        return (self._rows(part) for part in parts(x, index))
 
     def _rows(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n r"]:
         centred = x.to(self.mean.dtype) - self.mean
         x = torch.where(self.scale > 1e-12, centred / self.scale.clamp_min(1e-12), torch.zeros_like(centred))
         return x if self.basis is None else x @ self.basis
+
+
+class Repeated:
+    """Parts that are gone through many times: made anew each time or, where they are few, kept.
+
+    numbers: in all parts together.
+    """
+
+    def __init__(self, make: Callable[[], Iterator[Tensor]], *, numbers: int) -> None:
+        self.make, self.kept = make, list(make()) if numbers <= KEPT else None
+
+    def __iter__(self) -> Iterator[Tensor]:
+        return self.make() if self.kept is None else iter(self.kept)
 
 
 def wide_dtype(x: Tensor) -> torch.dtype:

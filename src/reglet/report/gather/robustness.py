@@ -45,7 +45,7 @@ def robustness(run: Path, source: Source, x: Float[Tensor, "m d"], *, images: in
         return read(json.loads(stored.read_text()))
     y, y_test = labels_of(source.train, source.test)
     standard = Standard(x)
-    weight, bias = logistic_regression(standard(x), y, strength=STRENGTH)
+    weight, bias = logistic_regression(x, y, strength=STRENGTH, standard=standard)
 
     def predict(pictures: Tensor) -> Tensor:
         pixels = (pictures * 255).round().to(torch.uint8)
