@@ -20,6 +20,7 @@ POLICIES: dict[str, dict[str, str]] = {
     "torch's own": {},
     "spin 10,000": {"GOMP_SPINCOUNT": "10000"},
     "spin 1,000": {"GOMP_SPINCOUNT": "1000"},
+    "spin 100": {"GOMP_SPINCOUNT": "100"},
     "passive": {"OMP_WAIT_POLICY": "passive"},
 }
 OWN, CHOSEN = "torch's own", "spin 1,000"  # the second is that of reglet.cli.dispatch.choose_waiting

@@ -29,9 +29,10 @@ class Standard:
 
     def __init__(self, x: Float[Tensor, "m d"], *, index: Index | None = None) -> None:
         wide, count = wide_dtype(x), len(x if index is None else index)
-        self.mean = sum(part.to(wide).sum(0) for part in parts(x, index)) / count
-        squares = sum((part.to(wide) - self.mean).square().sum(0) for part in parts(x, index))
-        self.scale = (squares / count).sqrt()
+        sums = [part.to(wide).sum(0) for part in parts(x, index)]
+        self.mean = torch.stack(sums).sum(0) / count
+        squares = [(part.to(wide) - self.mean).square().sum(0) for part in parts(x, index)]
+        self.scale = (torch.stack(squares).sum(0) / count).sqrt()
         self.basis: Tensor | None = None
         if x.shape[1] > count:
             self.basis = torch.linalg.qr(torch.cat(list(self.parts(x, index=index))).T).Q
