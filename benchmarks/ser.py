@@ -34,7 +34,7 @@ SMALL_BATCH, SMALL_SHARE = 128, 0.125
 
 
 def batch(n: int, *, size: int, share: float, device: str) -> Batch:
-    views = AlignedViews(policy("ser", size=size), share=share)
+    views = AlignedViews(policy("ser", size=size), fraction=share)
     draws = views.draw(n, torch.Generator().manual_seed(0))
     if device == "meta":
         return Batch([torch.empty(n, 3, size, size, device="meta")] * 2, n_global=2, draws=draws)
@@ -57,7 +57,7 @@ def counted(*, backward: bool) -> tuple[float, list[float]]:
     data = batch(BATCH, size=224, share=SHARE, device="meta")
     with torch.device("meta"):
         plain = MoCoV3(vit_small(), freeze="patch_embed")
-        ser = Equivariant(MoCoV3(vit_small(cls_layer=3), freeze="patch_embed"), layer=3, share=SHARE)
+        ser = Equivariant(MoCoV3(vit_small(cls_layer=3), freeze="patch_embed"), layer=3, fraction=SHARE)
     torch.manual_seed(0)
     alone = flops(plain, replace(data, draws=None), backward=backward)
     return alone, [flops(ser, data, backward=backward) for _ in range(DRAWS)]
@@ -68,7 +68,7 @@ def step(*, ser: bool) -> Step:
     vit = partial(ViT, dim=96, depth=6, heads=3, size=32, patch=4)
     method: Method = MoCoV3(vit(cls_layer=3 if ser else 0), freeze="patch_embed")
     if ser:
-        method = Equivariant(method, layer=3, share=SMALL_SHARE)
+        method = Equivariant(method, layer=3, fraction=SMALL_SHARE)
     data = batch(SMALL_BATCH, size=32, share=SMALL_SHARE, device="cpu")
     optimizer = torch.optim.AdamW([p for p in method.parameters() if p.requires_grad], lr=1e-4)
 

@@ -45,7 +45,7 @@ from reglet.runs import Run
 from reglet.tasks.config import AUTO
 from reglet.tasks.segmentation import TASK
 from reglet.tasks.segmentation.config import SegmentationConfig
-from reglet.tasks.segmentation.data import Pictures, Raw, prepare
+from reglet.tasks.segmentation.data import MaskedImages, Raw, prepare
 from reglet.tasks.segmentation.read import read_npz
 
 DARK = "dark pixels"
@@ -84,7 +84,7 @@ def compute(run: Run, raw: Raw) -> Scores:
     }
 
 
-def dark_pixels(data: Pictures, domain: str) -> float:
+def dark_pixels(data: MaskedImages, domain: str) -> float:
     """The simplest alternative: vessels are where green is darker than around it, by as much as is best in training."""
 
     def darker(i: int) -> tuple[Tensor, Tensor]:

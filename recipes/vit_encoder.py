@@ -128,7 +128,7 @@ def method(arm: Arm, *, seed: int) -> Method:
         return Equivariant(
             base,
             layer=arm.layer,
-            share=arm.share,
+            fraction=arm.share,
             weight=arm.weight,
             group=group,
             grad_mode="released" if arm.grad_mode == "released" else "full",
@@ -144,7 +144,7 @@ def method(arm: Arm, *, seed: int) -> Method:
 def policy(arm: Arm) -> ViewPolicy:
     two = views.policy("smi", size=arm.size)
     if arm.wrapper == "ser":
-        return AlignedViews(two, share=arm.share)
+        return AlignedViews(two, fraction=arm.share)
     if arm.wrapper == "equimod":
         return views.Policy((*two.views, *views.policy("plain", size=arm.size).views), n_global=2)
     return two

@@ -904,7 +904,9 @@ def of_predictions(draw: Draw) -> Any:
 
 @row("probes.metrics.wilson_interval")
 def wilson_interval(draw: Draw) -> Any:
-    return probes.metrics.wilson_interval(draw.arg("share", 0.5, 0, 1.0), draw.arg("n", 1, 50), **draw.args(z=(1.96,)))
+    return probes.metrics.wilson_interval(
+        draw.arg("fraction", 0.5, 0, 1.0), draw.arg("n", 1, 50), **draw.args(z=(1.96,))
+    )
 
 
 # What has no row of its own, and why.

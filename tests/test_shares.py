@@ -160,7 +160,7 @@ NAMED: dict[str, dict[str, Any]] = {
         "attach.0.weight": "share:0.2",
     },
     "ser": {
-        "model": "vit_mini", "equivariant": "ser", "equivariant.layer": 2, "equivariant.share": 0.25,
+        "model": "vit_mini", "equivariant": "ser", "equivariant.layer": 2, "equivariant.fraction": 0.25,
         "equivariant.weight": "share:0.2",
     },
     "loss": {"model": "convnet", "loss.lam": "share:0.2"},

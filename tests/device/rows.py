@@ -335,7 +335,7 @@ def _regularized() -> Method:
 
 def _equivariant() -> Method:
     share = equivariant_nets.SHARE
-    return Equivariant(equivariant_nets.base("vicreg"), share=share, layer=2, width=6).double()
+    return Equivariant(equivariant_nets.base("vicreg"), fraction=share, layer=2, width=6).double()
 
 
 def _method(build: Callable[[], Method], batch: Callable[[], Batch], device: torch.device) -> Step:

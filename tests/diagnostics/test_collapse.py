@@ -31,8 +31,8 @@ def test_spread_is_free_of_scale_and_rotation() -> None:
 
 def test_directions_of_a_known_spectrum() -> None:
     z = torch.linalg.qr(normal(100, 6) - normal(100, 6).mean(0)).Q * torch.tensor([10.0, 3, 1, 0.01, 0.01, 0.01])
-    assert directions(z, share=0.9) == 1  # 100 of 110
-    assert directions(z, share=0.99) == 2  # 109 of 110
+    assert directions(z, fraction=0.9) == 1  # 100 of 110
+    assert directions(z, fraction=0.99) == 2  # 109 of 110
     assert directions(z) == 3
     assert directions(torch.ones(5, 2)) == 0
 

@@ -49,7 +49,7 @@ def logged(out: Path) -> list[dict]:
 @pytest.mark.parametrize("name", EQUIVARIANT)
 def test_every_one_trains_logs_its_terms_and_leaves_the_encoder_alone(data: Path, tmp_path: Path, name: str) -> None:
     torch.set_num_threads(1)
-    share = ["equivariant.share=0.25"] if name == "ser" else []
+    share = ["equivariant.fraction=0.25"] if name == "ser" else []
     given = [*VIT, f"equivariant={name}", "equivariant.layer=2", *share]
     assert main(words(data, tmp_path / "a", *given)) == 0
     rows = logged(tmp_path / "a")
@@ -65,7 +65,7 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
 ) -> None:
     """The elements of the group are drawn anew in every step, and from its number alone."""
     torch.set_num_threads(1)
-    given = [*VIT, "equivariant=ser", "equivariant.share=0.25", "equivariant.layer=2", "save_every=1"]
+    given = [*VIT, "equivariant=ser", "equivariant.fraction=0.25", "equivariant.layer=2", "save_every=1"]
     assert main(words(data, tmp_path / "a", *given)) == 0
     steps: list[int] = []
 
@@ -85,16 +85,16 @@ def test_a_run_that_was_stopped_goes_on_to_the_same_bits(
 
 
 def test_words_reach_the_method_the_group_and_the_views(data: Path) -> None:
-    given = {"equivariant": "ser", "equivariant.share": 0.25, "equivariant.weight": 2.0, "equivariant.layer": 1}
+    given = {"equivariant": "ser", "equivariant.fraction": 0.25, "equivariant.weight": 2.0, "equivariant.layer": 1}
     given |= {"equivariant.turns": False, "equivariant.area": None, "equivariant.crop": None}
     given |= {"equivariant.grad_mode": "released", "model": "vit_mini", "method": "moco", "accumulate": 2, "batch": 16}
     parts = build_parts(from_flat({"data": str(data), **given}))
     m, policy = parts.method, parts.policy
     assert isinstance(m, Equivariant)
-    assert (m.share, m.balance.weight, m.blocks, m.grad_mode) == (0.25, 2.0, ["blocks.0"], "released")
+    assert (m.fraction, m.balance.weight, m.blocks, m.grad_mode) == (0.25, 2.0, ["blocks.0"], "released")
     assert (m.group.turns, m.group.flips, m.group.area) == (False, True, None)
     assert isinstance(policy, AlignedViews)
-    assert (policy.share, policy.crop, policy.ranks) == (0.25, "none", 2)
+    assert (policy.fraction, policy.crop, policy.ranks) == (0.25, "none", 2)
     crops = policy.draw(16, torch.Generator().manual_seed(0))[0].crop[:, 2:]
     whole = [i for i, sides in enumerate(crops.tolist()) if sides == [1, 1]]
     assert whole == [6, 7, 14, 15], "the last quarter of each of the two parts"
@@ -102,7 +102,7 @@ def test_words_reach_the_method_the_group_and_the_views(data: Path) -> None:
 
 def test_on_a_convolutional_network_and_with_sim(data: Path, tmp_path: Path) -> None:
     torch.set_num_threads(1)
-    conv = ["model=convnet", "equivariant=ser", "equivariant.share=0.25", "equivariant.layer=stages.1"]
+    conv = ["model=convnet", "equivariant=ser", "equivariant.fraction=0.25", "equivariant.layer=stages.1"]
     assert main(words(data, tmp_path / "a", *conv, "equivariant.patch=4", "sim=stages.1", "sim.channel_dim=1")) == 0
     assert all(row["equivariance"] > 0 and row["sim"] > 0 for row in logged(tmp_path / "a"))
     named = {"data": str(data), "model": "convnet", "equivariant": "augself", "sim": "stages.1"}
@@ -118,7 +118,7 @@ def test_on_a_convolutional_network_and_with_sim(data: Path, tmp_path: Path) -> 
         (["equivariant=essl", "equivariant.turns=false"], "unknown key 'equivariant.turns'"),
         (["equivariant=ser", "equivariant.area=0.5"], "equivariant.area=none leaves scale out"),
         (["equivariant=ser", "equivariant.layer=9"], "this backbone has the layers 1 to 6, got layer=9"),
-        (["equivariant=ser"], "share=0.01 of 16 images is 0 on each of 1 ranks"),
+        (["equivariant=ser"], "fraction=0.01 of 16 images is 0 on each of 1 ranks"),
     ],
 )
 def test_bad_input(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], more: list[str], says: str) -> None:
@@ -134,3 +134,8 @@ def test_not_for_classifiers(data: Path, capsys: pytest.CaptureFixture[str]) -> 
 def test_they_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "equivariant"]) == 0
     assert "ser, augself, equimod, essl, stl" in capsys.readouterr().out
+
+
+def test_older_runs_said_share() -> None:
+    words = {"model": "vit_mini", "equivariant": "ser", "equivariant.share": 0.25}
+    assert from_flat(words).of("equivariant") == {"fraction": 0.25}

@@ -59,7 +59,7 @@ def policy(*, local: int = 0) -> Policy:
 
 def batch(n: int = N, *, share: float = SHARE, local: int = 0, seed: int = 0, **options: Any) -> Batch:
     g = torch.Generator().manual_seed(seed)
-    made = AlignedViews(policy(local=local), share=share, **options)
+    made = AlignedViews(policy(local=local), fraction=share, **options)
     draws = made.draw(n, g)
     images = torch.rand(n, 3, 20, 20, generator=g)
     views = [x.double() for x in made.apply(images, draws)]

@@ -24,7 +24,7 @@ from reglet.types import total
 
 def wrapped(name: str = "moco", net: nn.Module | None = None, **options) -> Equivariant:
     torch.manual_seed(5)
-    return Equivariant(base(name, net), **({"share": SHARE, "layer": 2, "width": 6} | options)).double()
+    return Equivariant(base(name, net), **({"fraction": SHARE, "layer": 2, "width": 6} | options)).double()
 
 
 def step(m: Method, *, seed: int = 0, **options) -> Method:
@@ -232,7 +232,7 @@ def test_the_released_code_has_the_value_and_no_gradient() -> None:
 
 @pytest.mark.parametrize("name", BASES)
 def test_share_zero_is_the_base(name: str) -> None:
-    m, plain, b = wrapped(name, share=0.0), base(name), replace(batch(share=0.0), draws=None)
+    m, plain, b = wrapped(name, fraction=0.0), base(name), replace(batch(share=0.0), draws=None)
     state = torch.get_rng_state()
     assert same(m(b), plain(b))
     assert torch.equal(state, torch.get_rng_state())
@@ -323,7 +323,7 @@ def test_wrappers_nest_into_one_flat_dict(outside: bool) -> None:
     options = {"weight": 0.1, "name": "sim", "example": batch().views[0]}
     if not outside:
         inner = Regularized(inner, "backbone.blocks.*", SIM(dim=3), **options)
-    m: Method = Equivariant(inner, share=SHARE, layer=2, width=6)
+    m: Method = Equivariant(inner, fraction=SHARE, layer=2, width=6)
     if outside:
         m = Regularized(m, "backbone.blocks.*", SIM(dim=3), **options)
     m = m.double()
@@ -360,7 +360,7 @@ def test_a_method_that_calls_its_backbone_otherwise_is_found_out() -> None:
 
     loss = base("vicreg").loss
     for kind, message in ((Twice, "1 of which are left at this size"), (Never, r"on the views \[1\]")):
-        m = Equivariant(kind(vit(), loss, projector=mlp(8, 7, 5)), share=SHARE, layer=2).double()
+        m = Equivariant(kind(vit(), loss, projector=mlp(8, 7, 5)), fraction=SHARE, layer=2).double()
         with pytest.raises(RuntimeError, match=message):
             m(batch())
 
@@ -369,8 +369,8 @@ def test_bad_input() -> None:
     b = batch()
     with pytest.raises(ValueError, match="this batch has no draws"):
         wrapped()(replace(b, draws=None))
-    with pytest.raises(ValueError, match=r"share=0.125 of 8 images is 1 on each of 1 ranks"):
-        wrapped(share=0.125)(batch(share=0.125))
+    with pytest.raises(ValueError, match=r"fraction=0.125 of 8 images is 1 on each of 1 ranks"):
+        wrapped(fraction=0.125)(batch(share=0.125))
     with pytest.raises(ValueError, match="should differ in colours only, and their crop differs"):
         wrapped()(batch(share=0.25))
     with pytest.raises(ValueError, match=r"the layers 1 to 4, got layer=5"):
@@ -388,8 +388,8 @@ def test_bad_input() -> None:
     odd = [F.pad(x, (0, 1)) for x in b.views]
     with pytest.raises(ValueError, match="16 x 17 are not made of patches of 4 x 4"):
         wrapped()(replace(b, views=odd))
-    with pytest.raises(ValueError, match=r"expected share in \[0, 1\) and temperature > 0, got 1.0 and 0.3"):
-        wrapped(share=1.0)
+    with pytest.raises(ValueError, match=r"expected fraction in \[0, 1\) and temperature > 0, got 1.0 and 0.3"):
+        wrapped(fraction=1.0)
     m = wrapped("moco")
     m.name = "contrast"
     with pytest.raises(ValueError, match="there is a term 'contrast' already"):

@@ -18,7 +18,7 @@ N, LAST = 4, 2
 def method() -> Equivariant:
     torch.manual_seed(5)
     group = Symmetry(area=None)  # then all grids are 4 x 4, and one process can hold them in one tensor
-    return Equivariant(base("vicreg"), share=LAST / N, layer=2, width=6, group=group).double()
+    return Equivariant(base("vicreg"), fraction=LAST / N, layer=2, width=6, group=group).double()
 
 
 def of_rank(rank: int) -> Batch:
@@ -31,10 +31,10 @@ def work(rank: int, world: int) -> dict[str, object]:
     torch.manual_seed(100 + rank)
     terms = wrapped(of_rank(rank))
     total(terms).backward()
-    scaled = Equivariant(base("vicreg"), share=LAST / N, layer=2, width=6).double()
+    scaled = Equivariant(base("vicreg"), fraction=LAST / N, layer=2, width=6).double()
     torch.manual_seed(300 + rank)
     uneven = scaled(of_rank(rank))["equivariance"]  # grids differ between the ranks
-    one = Equivariant(base("vicreg"), share=1 / N, layer=2, width=6).double()
+    one = Equivariant(base("vicreg"), fraction=1 / N, layer=2, width=6).double()
     alone = one(batch(N, share=1 / N, seed=rank, ranks=1))["equivariance"]  # one image on each rank
     return {
         "terms": {key: value.item() for key, value in terms.items()},

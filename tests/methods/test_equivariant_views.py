@@ -15,7 +15,7 @@ def test_partition_counts_are_rounded() -> None:
 @pytest.mark.parametrize("crop", ["shared", "none"])
 def test_geometry_is_shared_by_pairs_and_colours_are_not(crop: str) -> None:
     plain = policy(local=4).draw(N, torch.Generator().manual_seed(0))
-    draws = AlignedViews(policy(local=4), share=SHARE, crop=crop).draw(N, torch.Generator().manual_seed(0))
+    draws = AlignedViews(policy(local=4), fraction=SHARE, crop=crop).draw(N, torch.Generator().manual_seed(0))
     for i in (0, 2, 4):
         a, b = draws[i : i + 2]
         for name in GEOMETRY:
@@ -33,13 +33,13 @@ def test_geometry_is_shared_by_pairs_and_colours_are_not(crop: str) -> None:
 
 
 def test_without_crop_the_whole_image_is_seen() -> None:
-    made = AlignedViews(policy(), share=SHARE, crop="none")
+    made = AlignedViews(policy(), fraction=SHARE, crop="none")
     boxes = made.policy.views[0].boxes(made.draw(N)[0], height=20, width=24)
     assert boxes[5:].tolist() == [[0, 0, 20, 24]] * 3
 
 
 def test_every_rank_has_its_own_last_images() -> None:
-    made = AlignedViews(policy(), share=SHARE, ranks=2)
+    made = AlignedViews(policy(), fraction=SHARE, ranks=2)
     a, b = made.draw(2 * N)
     same = (a.crop == b.crop).all(1)
     assert same.tolist() == ([False] * 5 + [True] * 3) * 2
@@ -58,8 +58,8 @@ def test_misaligned_views_are_found() -> None:
 
 def test_bad_input() -> None:
     with pytest.raises(ValueError, match=r"from 0 to below 1, got 1.0"):
-        AlignedViews(policy(), share=1.0)
+        AlignedViews(policy(), fraction=1.0)
     with pytest.raises(ValueError, match="crop is one of 'shared', 'none', got 'half'"):
         require_one_of("crop", "half", ("shared", "none"))
     with pytest.raises(ValueError, match=r"pairs of one size, got views of \[16, 16, 8\] px"):
-        AlignedViews(policy(local=1), share=0.1)
+        AlignedViews(policy(local=1), fraction=0.1)

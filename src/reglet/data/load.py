@@ -26,7 +26,7 @@ SOURCES = (
 TEST = ("test", "val", "valid", "validation")  # names of a test part, in the order in which they are looked for
 
 
-class Reading(NamedTuple):
+class HowToRead(NamedTuple):
     """How images are read.
 
     size: side in pixels to which images in files are brought for evaluation; 0: their own, at most 224.
@@ -60,13 +60,13 @@ def load(
     """The images that `spec` names; see `docs/data.md`.
 
     split: "train", "test", or what the source calls its parts; "" takes all there is.  In a folder, a folder in it.
-    The other arguments are those of `Reading`.
+    The other arguments are those of `HowToRead`.
 
     >>> digits = load("digits", split="test")
     >>> len(digits), digits.domains
     (500, ['plain', 'stripes', 'checks', 'clouds'])
     """
-    how = Reading(size, channels, table, workers, keep, once)
+    how = HowToRead(size, channels, table, workers, keep, once)
     return _load(spec, split, how, _opened(spec, how))
 
 
@@ -90,7 +90,7 @@ def load_pair(
     >>> len(train), len(test)
     (1297, 500)
     """
-    how = Reading(size, channels, table, workers)
+    how = HowToRead(size, channels, table, workers)
     opened = _opened(spec, how)
     parts = list(opened) or _splits(spec, how)
     images = _load(spec, "train" if "train" in parts else "", how, opened)
@@ -101,7 +101,7 @@ def load_pair(
     return hold_out_test(images) if hold_out else (images, None)
 
 
-def _opened(spec: str, how: Reading) -> Mapping[str, Any]:
+def _opened(spec: str, how: HowToRead) -> Mapping[str, Any]:
     """Part -> data, of a set that a library opens; of all else nothing."""
     if spec.startswith("hf/") and not how.table:
         from reglet.data.hugging_face import open_hugging_face
@@ -114,7 +114,7 @@ def _opened(spec: str, how: Reading) -> Mapping[str, Any]:
     return {}
 
 
-def _load(spec: str, split: str, how: Reading, opened: Mapping[str, Any]) -> Images:
+def _load(spec: str, split: str, how: HowToRead, opened: Mapping[str, Any]) -> Images:
     """opened: see `_opened`."""
     if spec == "digits":
         return _digits(split)
@@ -130,7 +130,7 @@ def _load(spec: str, split: str, how: Reading, opened: Mapping[str, Any]) -> Ima
     return Pictures(files, **given, keep=how.keep, once=how.once)
 
 
-def _files(spec: str, split: str, how: Reading, opened: Mapping[str, Any]) -> Files:
+def _files(spec: str, split: str, how: HowToRead, opened: Mapping[str, Any]) -> Files:
     if how.table:
         from reglet.data.table import TableFiles
 
@@ -174,13 +174,13 @@ def _part(spec: str, split: str, parts: Mapping[str, Any]) -> tuple[str, Any]:
     return part, parts[part]
 
 
-def _table(spec: str, how: Reading) -> Path:
+def _table(spec: str, how: HowToRead) -> Path:
     """Beside the images, or wherever the path leads."""
     inside = Path(spec) / how.table
     return inside if inside.is_file() else Path(how.table)
 
 
-def _splits(spec: str, how: Reading) -> Sequence[str]:
+def _splits(spec: str, how: HowToRead) -> Sequence[str]:
     """The parts that a source of files has of itself."""
     path = Path(spec)
     if how.table:

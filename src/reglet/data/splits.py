@@ -21,7 +21,7 @@ def some_labels(labels: Int64[Tensor, " n"], amount: float | int, *, seed: int =
         raise ValueError(f"between {len(classes)} (one of each class) and {n} samples can be taken, got {amount}")
     members = [_shuffled(labels, int(c), seed) for c in classes]
     return (
-        torch.cat([m[:k] for m, k in zip(members, _shares([len(m) for m in members], count), strict=True)])
+        torch.cat([m[:k] for m, k in zip(members, _counts([len(m) for m in members], count), strict=True)])
         .sort()
         .values
     )
@@ -64,11 +64,11 @@ def leave_one_out(domain: Int64[Tensor, " n"], left_out: int) -> tuple[Index, In
     return (~outside).nonzero()[:, 0], outside.nonzero()[:, 0]
 
 
-def hold_out(n: int, share: float, *, seed: int = 0) -> tuple[Index, Index]:
-    """Two random parts, the second with `share` of the samples."""
-    count = round(share * n)
+def hold_out(n: int, fraction: float, *, seed: int = 0) -> tuple[Index, Index]:
+    """Two random parts, the second with `fraction` of the samples."""
+    count = round(fraction * n)
     if not 0 < count < n:
-        raise ValueError(f"a share of {share} leaves one of the two parts of {n} samples empty")
+        raise ValueError(f"a fraction of {fraction} leaves one of the two parts of {n} samples empty")
     shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
     return shuffled[count:].sort().values, shuffled[:count].sort().values
 
@@ -79,16 +79,16 @@ def _shuffled(labels: Tensor, c: int, seed: int) -> Tensor:
     return members[torch.randperm(len(members), generator=torch.Generator().manual_seed((seed << 16) + c))]
 
 
-def _shares(sizes: list[int], count: int) -> list[int]:
+def _counts(sizes: list[int], count: int) -> list[int]:
     """`count` in proportion to `sizes`, at least one each: whole parts first, then the largest remainders."""
     n = sum(sizes)
     exact = [count * size / n for size in sizes]
-    shares = [max(1, int(x)) for x in exact]
+    counts = [max(1, int(x)) for x in exact]
     by_remainder = sorted(range(len(sizes)), key=lambda i: (int(exact[i]) - exact[i], i))
-    while sum(shares) < count:
+    while sum(counts) < count:
         for i in by_remainder:
-            if sum(shares) < count and shares[i] < sizes[i]:
-                shares[i] += 1
-    while sum(shares) > count:  # the ones given to the rarest classes are taken from the largest
-        shares[max(range(len(shares)), key=shares.__getitem__)] -= 1
-    return shares
+            if sum(counts) < count and counts[i] < sizes[i]:
+                counts[i] += 1
+    while sum(counts) > count:  # the ones given to the rarest classes are taken from the largest
+        counts[max(range(len(counts)), key=counts.__getitem__)] -= 1
+    return counts

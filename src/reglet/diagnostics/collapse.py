@@ -50,11 +50,11 @@ def noise_rank(n: int, d: int) -> float:
     return m * math.exp(-m / (2 * most))
 
 
-def directions(z: Float[Tensor, "n d"], *, share: float = 0.999) -> int:
-    """How many principal directions hold `share` of the variance; 0 where there is none."""
+def directions(z: Float[Tensor, "n d"], *, fraction: float = 0.999) -> int:
+    """How many principal directions hold `fraction` of the variance; 0 where there is none."""
     spectrum = eigenspectrum(z)
     total = spectrum.sum()
-    return int((spectrum.cumsum(0) < share * total).sum()) + 1 if total > 0 else 0
+    return int((spectrum.cumsum(0) < fraction * total).sum()) + 1 if total > 0 else 0
 
 
 def same_image_auc(z: Float[Tensor, "2 n d"]) -> float:

@@ -65,7 +65,8 @@ def equivariant_views(config: Config, policy: views.Policy, backbone: nn.Module)
     if config.equivariant == "ser":
         crop: Any = given.get("crop", "shared") or "none"  # the command line reads none as None
         parts = config.devices * config.nodes * config.accumulate
-        return AlignedViews(policy, share=given.get("share", _default(Equivariant, "share")), crop=crop, ranks=parts)
+        fraction = given.get("fraction", _default(Equivariant, "fraction"))
+        return AlignedViews(policy, fraction=fraction, crop=crop, ranks=parts)
     if config.equivariant == "stl":
         return PartnerViews(policy)
     if config.equivariant == "equimod":

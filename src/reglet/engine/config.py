@@ -115,8 +115,12 @@ class Config(Named):
     data_licence: str = option("not stated", "licence of the data, for the card of the encoder")
 
 
+RENAMED = {"equivariant.share": "equivariant.fraction"}  # in the config.json of older runs
+
+
 def from_flat(values: Json, kind: type[C] = Config) -> C:  # type: ignore[assignment]
     """The inverse of `flat`; an unknown key is an error that names the closest."""
+    values = {RENAMED.get(key, key): value for key, value in values.items()}
     known = {f.name for f in fields(kind)} - {"options"}
     plain = {key: value for key, value in values.items() if "." not in key}
     options = {key: value for key, value in values.items() if "." in key}

@@ -57,7 +57,7 @@ def _permutation(n: int, seed: int, epoch: int) -> Int64[Tensor, " n"]:
 
 
 @dataclass(frozen=True)
-class Drawn:
+class WithReplacement:
     """`batch` of `n` samples, drawn with replacement: for sets smaller than a batch, of which crops are taken."""
 
     n: int

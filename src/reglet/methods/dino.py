@@ -122,12 +122,12 @@ class DINO(Method):
         self._seen.clear()
         self.center.lerp_((seen[:-1] / seen[-1]).to(self.center.dtype), 1 - self.center_momentum)
 
-    def _schedule(self, share: float) -> None:
-        """The teacher's temperature and whether prototypes may move, for a step at this share of the run."""
+    def _schedule(self, done: float) -> None:
+        """The teacher's temperature and whether prototypes may move, for a step at which `done` of the run is done."""
         start, end = self.temperature
-        risen = min(1.0, share / self.warmup) if self.warmup else 1.0
+        risen = min(1.0, done / self.warmup) if self.warmup else 1.0
         self.teacher_temperature.fill_(start + (end - start) * risen)
-        self.head.last.opened.fill_(float(share >= self.freeze_last))
+        self.head.last.opened.fill_(float(done >= self.freeze_last))
 
     def _student(self) -> nn.Sequential:
         return nn.Sequential(self.backbone, self.head)

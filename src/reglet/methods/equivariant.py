@@ -57,11 +57,11 @@ class Equivariant(Method):
 
         vit = vit_small(cls_layer=3)
         method = Equivariant(MoCoV3(vit), layer=3)
-        policy = AlignedViews(reglet.views.policy("ser", size=224), share=0.01)
+        policy = AlignedViews(reglet.views.policy("ser", size=224), fraction=0.01)
 
     layer: 3 is the output of the third block, "blocks.*" of all, "layer2" that of a ResNet's second stage.  [CLS] may
         join the tokens before it or after; there it is left out.
-    share, weight, temperature: r, lambda and tau.  Scripts of the authors have tau 0.4 or 0.5, lambda 0.3 to 1.
+    fraction, weight, temperature: r, lambda and tau.  Scripts of the authors have tau 0.4 or 0.5, lambda 0.3 to 1.
         lambda may be a schedule, or "share:0.3" of the gradient.
     group: what is drawn; all of it if not given.
     target, intra: "momentum" and False are what the authors' code means to do.
@@ -73,10 +73,10 @@ class Equivariant(Method):
     >>> from reglet import BarlowTwinsLoss, backbones, methods, views
     >>> net = backbones.vit_mini(size=16, cls_layer=2)
     >>> base = methods.JointEmbedding(net, BarlowTwinsLoss(), projector=backbones.projector(net.dim, widths=(16, 8)))
-    >>> policy = methods.AlignedViews(views.policy("ser", size=16), share=0.5)
+    >>> policy = methods.AlignedViews(views.policy("ser", size=16), fraction=0.5)
     >>> draws = policy.draw(4)
     >>> batch = Batch(policy.apply(torch.rand(4, 3, 16, 16), draws), n_global=2, draws=draws)
-    >>> sorted(Equivariant(base, layer=2, share=0.5)(batch))
+    >>> sorted(Equivariant(base, layer=2, fraction=0.5)(batch))
     ['equivariance', 'invariance', 'redundancy']
     """
 
@@ -85,7 +85,7 @@ class Equivariant(Method):
         method: Method,
         *,
         layer: Layer = 3,
-        share: float = 0.01,
+        fraction: float = 0.01,
         weight: Weight = 0.5,
         temperature: float = 0.3,
         group: Symmetry | None = None,
@@ -102,13 +102,13 @@ class Equivariant(Method):
         name: str = "equivariance",
     ) -> None:
         super().__init__()
-        if not 0 <= share < 1 or temperature <= 0:
-            raise ValueError(f"expected share in [0, 1) and temperature > 0, got {share} and {temperature}")
+        if not 0 <= fraction < 1 or temperature <= 0:
+            raise ValueError(f"expected fraction in [0, 1) and temperature > 0, got {fraction} and {temperature}")
         require_one_of("target", target, ("online", "momentum"))
         require_one_of("base", base, ("one", "two"))
         require_one_of("pairs", pairs, ("sum", "mean"))
         require_one_of("grad_mode", grad_mode, ("full", "released"))
-        self.method, self.share, self.temperature = method, share, temperature
+        self.method, self.fraction, self.temperature = method, fraction, temperature
         self.balance = SharedWeight(weight)
         self.group = Symmetry() if group is None else group
         self.target, self.intra, self.symmetric = target, intra, symmetric
@@ -132,8 +132,8 @@ class Equivariant(Method):
         return innermost(self.method).get_submodule("backbone")
 
     def forward(self, batch: Batch) -> Terms:
-        last = part_of(len(batch.views[0]), self.share)
-        if self.share == 0:
+        last = part_of(len(batch.views[0]), self.fraction)
+        if self.fraction == 0:
             terms: Terms = self.method(batch)
             return terms
         self._check(batch, last)
@@ -273,8 +273,8 @@ class Equivariant(Method):
         n = len(batch.views[0])
         if last * world_size() < 2:
             raise ValueError(
-                f"share={self.share} of {n} images is {last} on each of {world_size()} ranks, and at least two in all "
-                "are needed: a token's negatives are those of other images"
+                f"fraction={self.fraction} of {n} images is {last} on each of {world_size()} ranks, and at least two "
+                "in all are needed: a token's negatives are those of other images"
             )
         if batch.draws is None:
             raise ValueError("Equivariant needs to know how views were made, and this batch has no draws")

@@ -18,42 +18,42 @@ from reglet.views.view import Run
 GEOMETRY = ("crop", "flip", "angle", "turn")
 
 
-def part_of(n: int, share: float) -> int:
-    """How many of a rank's n images have aligned views: the last round(share n).
+def part_of(n: int, fraction: float) -> int:
+    """How many of a rank's n images have aligned views: the last round(fraction n).
 
     >>> [part_of(256, r) for r in (0.0, 0.005, 0.01, 0.02)]
     [0, 1, 3, 5]
     """
-    return round(share * n)
+    return round(fraction * n)
 
 
 @dataclass(frozen=True)
 class AlignedViews:
     """`policy`, except that of the last images of each rank views 0 and 1, 2 and 3, ... are aligned.
 
-        policy = AlignedViews(reglet.views.policy("ser", size=224), share=0.01)
+        policy = AlignedViews(reglet.views.policy("ser", size=224), fraction=0.01)
 
-    share: r, as `Equivariant` has it.
+    fraction: r, as `Equivariant` has it.
     crop: "shared" takes the crop, flip and rotation of the first view of a pair, as the authors' code does; "none"
         takes the whole image, as the paper says.
     ranks: into how many parts the batch will be cut that is drawn here.  None: as many as there are ranks, because
         reglet's trainer draws for all ranks at once; 1 for a loop that draws for each rank apart.
 
     >>> from reglet.views import policy
-    >>> aligned = AlignedViews(policy("ser", size=32), share=0.5)
+    >>> aligned = AlignedViews(policy("ser", size=32), fraction=0.5)
     >>> first, second = aligned.draw(8)[:2]
     >>> torch.equal(first.flip[4:], second.flip[4:])
     True
     """
 
     policy: Policy
-    share: float
+    fraction: float
     crop: Literal["shared", "none"] = "shared"
     ranks: int | None = None
 
     def __post_init__(self) -> None:
-        if not 0 <= self.share < 1:
-            raise ValueError(f"share is a part of the batch, from 0 to below 1, got {self.share}")
+        if not 0 <= self.fraction < 1:
+            raise ValueError(f"fraction is a part of the batch, from 0 to below 1, got {self.fraction}")
         require_one_of("crop", self.crop, ("shared", "none"))
         sizes = [view.size for view in self.policy.views]
         if sizes[::2] != sizes[1::2]:
@@ -93,7 +93,7 @@ class AlignedViews:
         if n % ranks:
             raise ValueError(f"a batch of {n} cannot be cut into {ranks} equal parts")
         each = n // ranks
-        return torch.arange(n) % each >= each - part_of(each, self.share)
+        return torch.arange(n) % each >= each - part_of(each, self.fraction)
 
     def _pair(self, draws: Sequence[Draw], rows: Tensor) -> list[Draw]:
         given = share_geometry(draws) if self.crop == "shared" else [_whole(d) for d in draws]
@@ -110,7 +110,7 @@ def require_aligned(draws: Sequence[Draw], *, last: int) -> None:
             if not torch.equal(one, other):
                 raise ValueError(
                     f"of the last {last} images views {i} and {i + 1} should differ in colours only, and their {name} "
-                    "differs. Make views by AlignedViews(policy, share=...) with the share that Equivariant has."
+                    "differs. Make views by AlignedViews(policy, fraction=...) with the fraction that Equivariant has."
                 )
 
 

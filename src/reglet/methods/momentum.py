@@ -8,13 +8,13 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 
-def half_cosine(share: float, *, start: float, end: float) -> float:
-    """From `start` at share 0 of a run to `end` at share 1: end - (end - start) (1 + cos(pi share)) / 2.
+def half_cosine(done: float, *, start: float, end: float) -> float:
+    """From `start` to `end` as `done` goes from 0 to 1: end - (end - start) (1 + cos(pi done)) / 2.
 
     >>> [round(half_cosine(s, start=0.99, end=1.0), 6) for s in (0.0, 0.5, 1.0)]
     [0.99, 0.995, 1.0]
     """
-    return end - (end - start) * (1 + math.cos(math.pi * share)) / 2
+    return end - (end - start) * (1 + math.cos(math.pi * done)) / 2
 
 
 class Teacher(nn.Module):

@@ -169,19 +169,19 @@ def mean_iou(table: Int[Tensor, "classes classes"]) -> float:
     return float((table.diagonal() / union)[actual > 0].mean())
 
 
-def wilson_interval(share: float, n: int, *, z: float = 1.96) -> tuple[float, float]:
+def wilson_interval(fraction: float, n: int, *, z: float = 1.96) -> tuple[float, float]:
     """Wilson's interval for a share of n independent samples, 95 % unless another z is given.
 
         (p + z^2/2n -+ z sqrt(p (1 - p)/n + z^2/4n^2)) / (1 + z^2/n)
 
     It is the error of testing on n samples alone: another training run varies besides.
     """
-    check.probability(share=share)
+    check.probability(fraction=fraction)
     check.whole(1, n=n)
     check.positive(z=z)
-    middle, scale = share + z**2 / (2 * n), 1 + z**2 / n
-    half = z * (share * (1 - share) / n + z**2 / (4 * n**2)) ** 0.5
-    return min(share, max(0.0, (middle - half) / scale)), max(share, min(1.0, (middle + half) / scale))
+    middle, scale = fraction + z**2 / (2 * n), 1 + z**2 / n
+    half = z * (fraction * (1 - fraction) / n + z**2 / (4 * n**2)) ** 0.5
+    return min(fraction, max(0.0, (middle - half) / scale)), max(fraction, min(1.0, (middle + half) / scale))
 
 
 def _confusion(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> Float[Tensor, "classes classes"]:

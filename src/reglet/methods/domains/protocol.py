@@ -25,7 +25,7 @@ class Split(NamedTuple):
     oracle: Index
 
 
-def by_domain(domain: Int64[Tensor, " n"], *, share: float = 0.2, seed: int = 0) -> dict[int, tuple[Index, Index]]:
+def by_domain(domain: Int64[Tensor, " n"], *, fraction: float = 0.2, seed: int = 0) -> dict[int, tuple[Index, Index]]:
     """The larger and the smaller part of every domain.  A domain's parts do not depend on which others there are.
 
     >>> {d: (len(larger), len(smaller)) for d, (larger, smaller) in by_domain(torch.arange(20) % 2).items()}
@@ -35,14 +35,14 @@ def by_domain(domain: Int64[Tensor, " n"], *, share: float = 0.2, seed: int = 0)
     for d in domain.unique().tolist():
         members = (domain == d).nonzero()[:, 0]
         try:
-            large, small = hold_out(len(members), share, seed=(seed << 16) + d)
+            large, small = hold_out(len(members), fraction, seed=(seed << 16) + d)
         except ValueError as error:
             raise ValueError(f"domain {d}: {error}") from None
         parts[d] = (members[large], members[small])
     return parts
 
 
-def leave_out(domain: Int64[Tensor, " n"], *left_out: int, share: float = 0.2, seed: int = 0) -> Split:
+def leave_out(domain: Int64[Tensor, " n"], *left_out: int, fraction: float = 0.2, seed: int = 0) -> Split:
     """Train on the larger parts of the other domains, validate on their smaller parts, test on the first left out.
 
     Two domains left out make a run of leave-one-domain-out validation: called with (test, d) for every other d, whose
@@ -54,7 +54,7 @@ def leave_out(domain: Int64[Tensor, " n"], *left_out: int, share: float = 0.2, s
     >>> (torch.arange(30) % 3)[split.test].unique().tolist(), sorted(split.validation)
     ([2], [0, 1])
     """
-    parts = by_domain(domain, share=share, seed=seed)
+    parts = by_domain(domain, fraction=fraction, seed=seed)
     missing = [d for d in left_out if d not in parts]
     if not left_out or missing or len(set(left_out)) != len(left_out) or len(left_out) >= len(parts):
         have = ", ".join(map(str, parts))

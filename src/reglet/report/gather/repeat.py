@@ -42,7 +42,7 @@ def read_stored(run: Path) -> Json:
 
 def repeat(stored: Json) -> Repeat:
     data = stored.get("data")
-    print_of_data = stored.get("fingerprint", data.get("fingerprint") if isinstance(data, dict) else None)
+    fingerprint = stored.get("fingerprint", data.get("fingerprint") if isinstance(data, dict) else None)
     settings = {key: value for key, value in stored.items() if key not in DERIVED}
     return Repeat(
         command(settings),
@@ -51,7 +51,7 @@ def repeat(stored: Json) -> Repeat:
         stored.get("versions", {}),
         versions(),
         settings.get("seed"),
-        print_of_data,
+        fingerprint,
     )
 
 

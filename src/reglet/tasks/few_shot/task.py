@@ -9,7 +9,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from reglet.engine.feed import TensorFeed
-from reglet.engine.order import Drawn
+from reglet.engine.order import WithReplacement
 from reglet.engine.watch import AtEnd, Trained
 from reglet.method import Batch, Method
 from reglet.networks.adapters import MetaAdapter, TipAdapter, TipAdapterF
@@ -53,7 +53,7 @@ class FewShot:
         if config.model == "meta-adapter":
             adapter = MetaAdapter(shots.x.shape[2], heads=config.heads, scale=scale)
             method: Method = Episodes(adapter, shots)
-            order = Drawn(config.episodes, config.episodes, config.seed)
+            order = WithReplacement(config.episodes, config.episodes, config.seed)
             feed = TensorFeed(partial(orders, shots=shots), order, name=name, fingerprint=mark)
             return Setup(method, feed, [watch], inside="network", sim_blocks=["refine"])
         kind = TipAdapter if config.model == FREE_OF_TRAINING else TipAdapterF

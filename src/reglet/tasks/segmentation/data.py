@@ -13,7 +13,7 @@ IGNORE = 255  # in a mask: a pixel that counts neither in training nor in testin
 EVERY = 5  # where no split is given, every fifth image is tested on
 
 
-class Pictures(NamedTuple):
+class MaskedImages(NamedTuple):
     """Images may differ in size, each mask is of the size of its image.  Class 0 is the background."""
 
     images: Sequence[UInt8[Tensor, "c _ _"]]
@@ -35,7 +35,7 @@ class Raw(NamedTuple):
     domain: Sequence[str] | None = None
 
 
-def prepare(raw: Raw, *, threshold: int, crop: int, train_on: str) -> Pictures:
+def prepare(raw: Raw, *, threshold: int, crop: int, train_on: str) -> MaskedImages:
     """Masks as class numbers, the images divided, and all that can be wrong said before training."""
     masks = as_classes(raw.masks, threshold=threshold)
     if raw.fov is not None:
@@ -52,7 +52,7 @@ def prepare(raw: Raw, *, threshold: int, crop: int, train_on: str) -> Pictures:
     _check(raw.images, [masks[i] for i in train], crop=crop)
     classes = 1 + max(_largest(masks[i]) for i in train)
     _check_test({name: [masks[i] for i in test if domain[i] == name] for name in sorted(set(domain))}, wanted, classes)
-    return Pictures(raw.images, masks, train, test, domain, wanted, classes)
+    return MaskedImages(raw.images, masks, train, test, domain, wanted, classes)
 
 
 def as_classes(masks: Sequence[UInt8[Tensor, "_ _"]], *, threshold: int) -> list[UInt8[Tensor, "_ _"]]:

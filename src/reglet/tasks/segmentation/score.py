@@ -8,7 +8,7 @@ from torch import Tensor
 
 from reglet.probes.metrics import confusion, dice, iou, multilabel_auroc
 from reglet.tasks.segmentation.crops import over_squares
-from reglet.tasks.segmentation.data import IGNORE, Pictures
+from reglet.tasks.segmentation.data import IGNORE, MaskedImages
 
 MOST = 4_000_000  # pixels that the AUROC of a domain is computed from
 
@@ -18,7 +18,7 @@ def pixels(x: UInt8[Tensor, "..."]) -> Float[Tensor, "..."]:
     return x / 127.5 - 1
 
 
-def scores(network: Callable[[Tensor], Tensor], data: Pictures, *, side: int) -> dict[str, float]:
+def scores(network: Callable[[Tensor], Tensor], data: MaskedImages, *, side: int) -> dict[str, float]:
     """dice, iou and auroc on the test images of the domains that were trained on; where there are several domains also
     on those of each, such as "dice DRIVE"."""
     read = {i: _read(network, data.images[i], data.masks[i], side=side) for i in data.test}

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from reglet.engine.feed import TensorFeed
-from reglet.engine.order import Drawn
+from reglet.engine.order import WithReplacement
 from reglet.engine.watch import AtEnd, Trained
 from reglet.method import Batch
 from reglet.networks.segmentation import build
@@ -16,7 +16,7 @@ from reglet.tasks.batches import digest
 from reglet.tasks.predict import Predict
 from reglet.tasks.segmentation.config import SegmentationConfig
 from reglet.tasks.segmentation.crops import draw
-from reglet.tasks.segmentation.data import Pictures, curves, prepare
+from reglet.tasks.segmentation.data import MaskedImages, curves, prepare
 from reglet.tasks.segmentation.loss import pixel_loss
 from reglet.tasks.segmentation.read import read
 from reglet.tasks.segmentation.score import pixels, scores
@@ -32,11 +32,11 @@ class Segmentation:
     config = SegmentationConfig
     main = "dice"
 
-    def load(self, config: SegmentationConfig) -> Pictures:
+    def load(self, config: SegmentationConfig) -> MaskedImages:
         raw = read(Path(config.data)) if config.data else curves()
         return prepare(raw, threshold=config.threshold, crop=config.crop, train_on=config.train_on)
 
-    def setup(self, config: SegmentationConfig, data: Pictures) -> Setup:
+    def setup(self, config: SegmentationConfig, data: MaskedImages) -> Setup:
         network = build(
             config.model,
             classes=data.classes,
@@ -54,7 +54,7 @@ class Segmentation:
             return Batch([pixels(x).contiguous(memory_format=layout)], labels=y)
 
         # An image may occur more than once in a batch, as there may be fewer images than crops.
-        order = Drawn(n=len(data.train), batch=config.batch, seed=config.seed)
+        order = WithReplacement(n=len(data.train), batch=config.batch, seed=config.seed)
         return Setup(
             Predict(network, partial(_loss, dice=config.dice), term="pixels"),
             TensorFeed(batch, order, name=config.data or "curves", fingerprint=digest(data.images, data.masks)),
