@@ -38,6 +38,7 @@ def sections(budget: float, clock: Clock) -> dict[str, Callable[[], Iterable[Row
         "ser": lambda: _run("ser", budget=budget, clock=clock),
         "page": lambda: _run("page"),
         "shared_machine": lambda: _run("shared_machine"),
+        "jobs": lambda: _run("jobs"),
     }
 
 

@@ -17,7 +17,8 @@ from reglet.runs import Run
 from reglet.tasks.domains import TASK, leave_each_out
 from reglet.tasks.domains.config import RULES, DomainsConfig
 from reglet.tasks.domains.leave_each_out import choose, runs
-from reglet.tasks.domains.task import NAMES, Curve, DomainsTask, check
+from reglet.tasks.domains.losses import NAMES
+from reglet.tasks.domains.task import Curve, DomainsTask, check
 from reglet.tasks.run import first_batch
 
 DOMAINS = ["ink", "paint", "photo"]

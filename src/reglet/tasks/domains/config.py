@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from reglet.engine.settings import option
 from reglet.tasks.config import TaskConfig
-from reglet.tasks.domains.task import NAMES
+from reglet.tasks.domains.losses import NAMES
 
 RULES = ("training_domain", "leave_one_domain_out", "oracle")
 

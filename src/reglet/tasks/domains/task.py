@@ -4,7 +4,7 @@ DomainBed's cut: each domain has a part of 80 % and one of 20 %.  The larger par
 left out.  The smaller part chooses the checkpoint.  A batch has as many images of every domain.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,52 +17,16 @@ from reglet.engine.build import fitting_size, latent_loss, mixed
 from reglet.engine.feed import ImageFeed
 from reglet.engine.watch import AtCheckpoints, Scores, Trained, accuracy
 from reglet.export import preprocessing
-from reglet.latent import BatchFormer, CrossEntropy, LatentDR, NoisyLatents
 from reglet.methods.domains import (
-    CORAL,
-    ERM,
-    IRM,
-    MMD,
     Batches,
     Domains,
-    GroupDRO,
-    OnDomains,
     OnUnion,
     Split,
-    VREx,
     leave_out,
 )
 from reglet.tasks.domains.config import DomainsConfig
+from reglet.tasks.domains.losses import Size, make_loss
 from reglet.tasks.task import Setup
-
-
-class Size(NamedTuple):
-    """What a loss must know of the network and the data."""
-
-    dim: int
-    domains: int
-    steps: int
-
-
-WARM = 10  # a tenth of the steps before a penalty has its weight: DomainBed's 500 of 5,000
-LOSSES: dict[str, Callable[[Size], OnDomains | OnUnion]] = {
-    "erm": lambda s: ERM(),
-    "irm": lambda s: IRM(anneal=s.steps // WARM),
-    "vrex": lambda s: VREx(anneal=s.steps // WARM),
-    "coral": lambda s: CORAL(),
-    "mmd": lambda s: MMD(),
-    "groupdro": lambda s: GroupDRO(domains=s.domains),
-    "latentdr": lambda s: OnUnion(LatentDR(s.dim)),
-    "latentdr-pool": lambda s: OnUnion(LatentDR(s.dim, degrade="pool")),
-    "batchformer": lambda s: OnUnion(BatchFormer(s.dim)),
-    "smoothing": lambda s: OnUnion(CrossEntropy(label_smoothing=0.1)),
-    "noise": lambda s: OnUnion(NoisyLatents(s.dim)),
-}
-NAMES = tuple(LOSSES)
-
-
-def make_loss(name: str, size: Size) -> OnDomains | OnUnion:
-    return LOSSES[name](size)
 
 
 class DomainsTask:
