@@ -36,6 +36,8 @@ def seconds(task: str, *, jobs: int) -> float:
 def run(rounds: int = 5) -> Iterator[Row]:
     for task, words in TASKS.items():
         ratios = [seconds(task, jobs=1) / seconds(task, jobs=2) for _ in range(rounds)]
-        middle, low, high = spread(ratios)
+        found = spread(ratios)
         size = f"{SEEDS} runs, {words[0]}"
-        yield Row(task, size, "times faster", middle, against="than jobs=1, 2 threads", low=low, high=high)
+        yield Row(
+            task, size, "times faster", found.median, against="than jobs=1, 2 threads", low=found.low, high=found.high
+        )
