@@ -2,6 +2,8 @@
 
 import os
 import sys
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType
 
 import pytest
@@ -16,8 +18,18 @@ NEED_TORCHVISION = ("reglet.backbones.timm.", "reglet.backbones.transformers.", 
 _kept: list[torch.library.Library] = []  # a Library takes its definitions with it when it is collected
 
 
+def pytest_collect_file(file_path: Path) -> None:
+    """Lightning imports torchvision, and `--doctest-modules` imports our callbacks for it when it collects."""
+    if file_path.parts[-2:] == ("integrations", "lightning.py") and find_spec("torchvision"):
+        import_torchvision()
+
+
 @pytest.fixture(scope="session")
 def torchvision() -> ModuleType:
+    return import_torchvision()
+
+
+def import_torchvision() -> ModuleType:
     """torchvision.  A build whose compiled operators do not fit this torch fails on import, registering fakes for
     operators that do not exist; declaring the two names is enough for the networks."""
     try:

@@ -220,3 +220,26 @@ def test_bad_arguments(arguments: dict[str, Any], says: str) -> None:
         Doctor().observe(torch.zeros(3))
     with pytest.raises(ValueError, match="share is between 0 and 1"):
         Doctor().advice(share=1.5)
+
+
+def test_what_is_no_embedding_says_so_and_is_no_step() -> None:
+    doctor = Doctor()
+    for wrong, kind, says in (
+        (torch.zeros(4, 3, 8, 8), ValueError, r"embeddings are \(n, d\), or views of them; got \[\(4, 3, 8, 8\)\]"),
+        ([torch.zeros(1, 8)], ValueError, r"of at least 2 samples; got \[\(1, 8\)\]"),
+        (torch.zeros(4, 8, dtype=torch.int64), TypeError, r"as floating-point tensors; got \['torch.int64'\]"),
+        ([], ValueError, r"got \[\]"),
+    ):
+        with pytest.raises(kind, match=says):
+            doctor.observe(wrong)
+    with pytest.raises(ValueError, match=r"features must be .*\(4, 3, 8\)"):
+        doctor.observe(torch.zeros(4, 8), features=torch.zeros(4, 3, 8))
+    assert doctor.step == 0
+
+
+def test_a_classifier_needs_few_directions() -> None:
+    """Features that are three clusters and nothing else: sick for an encoder, right for a classifier of three."""
+    torch.manual_seed(0)
+    z = torch.eye(64)[torch.arange(128) % 3] + 1e-3 * torch.randn(128, 64)
+    names = [Doctor(every=1, grace=0, keep=2, classes=classes).observe(z).name for classes in (None, 3)]  # type: ignore[union-attr]
+    assert names == ["dimensional collapse", "healthy"]

@@ -20,6 +20,7 @@ from typing import Any, Literal, get_args
 import torch
 from torch import Tensor, nn
 
+from reglet import check
 from reglet.diagnostics.diseases import Finding
 from reglet.diagnostics.training import gradient_norms
 from reglet.diagnostics.verdict import Symptoms, Verdict, diagnose
@@ -52,6 +53,7 @@ class Doctor:
     every: steps between two looks.  grace: steps before the first, because fresh weights look sick.
     keep: samples that a look is based on; those of the last steps are put together.
     action: on a disease, "warn" once, "stop" (`doctor.stop` becomes True) or "raise" SickError.
+    classes: of a classifier, whose features need no more than classes - 1 directions.
 
     >>> doctor = Doctor(every=2, grace=0)
     >>> for _ in range(4):
@@ -60,13 +62,22 @@ class Doctor:
     ('healthy', [2, 4])
     """
 
-    def __init__(self, *, every: int = 25, grace: int = 100, keep: int = 512, action: str = "warn") -> None:
-        for name, value, least in (("every", every, 1), ("grace", grace, 0), ("keep", keep, 2)):
+    def __init__(
+        self,
+        *,
+        every: int = 25,
+        grace: int = 100,
+        keep: int = 512,
+        action: str = "warn",
+        classes: int | None = None,
+    ) -> None:
+        numbers = [("every", every, 1), ("grace", grace, 0), ("keep", keep, 2)]
+        for name, value, least in [*numbers, *([] if classes is None else [("classes", classes, 2)])]:
             if isinstance(value, bool) or not isinstance(value, int) or value < least:
                 raise ValueError(f"{name} is a whole number of at least {least}, got {value!r}")
         if action not in get_args(Action):
             raise ValueError(f"action is one of {', '.join(get_args(Action))}; got {action!r}")
-        self.every, self.grace, self.keep, self.action = every, grace, keep, action
+        self.every, self.grace, self.keep, self.action, self.classes = every, grace, keep, action, classes
         self.step, self.stop = 0, False
         self.verdict: Verdict | None = None  # of the last look
         self.timeline: list[dict[str, float | str]] = []  # one row for each look
@@ -97,10 +108,9 @@ class Doctor:
         model: with the loss as `model.loss`, or the loss itself: to name the weight that it should have, and to see
             whether ranks draw the same slices.
         """
-        self.step, self._model = self.step + 1, model
         views = list(embeddings) if not isinstance(embeddings, Tensor) or embeddings.ndim == 3 else [embeddings]
-        if not views or any(view.ndim != 2 for view in views):
-            raise ValueError(f"embeddings are (n, d), or views of them; got {[tuple(view.shape) for view in views]}")
+        check_embeddings(views, features)
+        self.step, self._model = self.step + 1, model
         value = loss if loss is not None else sum(terms.values()) if terms else None
         if isinstance(value, Tensor):
             self._losses.append(value.detach())
@@ -111,6 +121,11 @@ class Doctor:
         if self.step < self._next:
             return None
         return self._look([embeddings] if isinstance(embeddings, Tensor) else views, terms or {}, model)
+
+    @property
+    def due(self) -> bool:
+        """Whether the next `observe` looks: at other steps it needs no terms."""
+        return self.step + 1 >= self._next
 
     def advice(self, share: float = 0.3) -> float | None:
         """By what the regularizer's weight must be multiplied for it to have `share` of the gradient on the embeddings.
@@ -179,6 +194,7 @@ class Doctor:
                 features,
                 embeddings=z if len(z) == 2 else None,
                 gradients=self.gradients or None,
+                classes=self.classes,
                 same_slices=None if model is None or world_size() == 1 else same_slices(model),
             )
         )
@@ -220,6 +236,23 @@ class Doctor:
         loss = getattr(self._model, "loss", self._model)
         weights = self.weights(loss) if isinstance(loss, nn.Module) else {}
         return sentence(verdict, self.step, self.advice(), weights)
+
+
+def check_embeddings(views: Sequence[Tensor], features: Tensor | None) -> None:
+    """Vectors, one for each sample: no maps, no tokens, no single sample."""
+    expected = "embeddings are (n, d), or views of them"
+    if not all(isinstance(view, Tensor) and view.is_floating_point() for view in views):
+        raise TypeError(f"{expected}, as floating-point tensors; got {[_kind(view) for view in views]}")
+    if not views or any(view.ndim != 2 for view in views):
+        raise ValueError(f"{expected}; got {[tuple(view.shape) for view in views]}")
+    if any(len(view) < 2 for view in views):
+        raise ValueError(f"{expected}, of at least 2 samples; got {[tuple(view.shape) for view in views]}")
+    if features is not None:
+        check.tensor("features", features, None, None)
+
+
+def _kind(value: object) -> str:
+    return str(value.dtype) if isinstance(value, Tensor) else type(value).__name__
 
 
 WEIGHTS = ("lam", "weight", "variance", "covariance")  # what losses call the weight of all but the invariance

@@ -56,7 +56,7 @@ def export(
     backbone = backbone.cpu().eval()
     folder.mkdir(parents=True, exist_ok=True)
     own = bare(backbone)
-    _write_weights(own, folder / ENCODER)
+    write_weights(own, folder / ENCODER)
     x = torch.randn(4, in_channels, size, size, generator=torch.Generator().manual_seed(0))
     _prove_preparation(size, in_channels)
     about = {"name": name, "size": size, "in_channels": in_channels, "features": int(backbone(x).shape[1])}
@@ -224,7 +224,7 @@ def _prove(backbone: nn.Module, folder: Path, x: Tensor, *, fresh: Callable[[], 
     return _program(PROGRAM), _compare(backbone, again, x, by="the code above")
 
 
-def _write_weights(module: nn.Module, file: Path) -> None:
+def write_weights(module: nn.Module, file: Path) -> None:
     """All of them or none: a file of that name is whole, whatever stops the process."""
     fresh = file.with_name(file.name + ".tmp")
     save_file({key: value.detach().contiguous().clone() for key, value in module.state_dict().items()}, fresh)
@@ -232,10 +232,20 @@ def _write_weights(module: nn.Module, file: Path) -> None:
     fresh.replace(file)
 
 
+def read_weights(module: nn.Module, file: Path) -> None:
+    """What `write_weights` wrote.  Weights that do not fit are listed, and the module stays as it was."""
+    if not file.is_file():
+        raise ExportError(f"there are no weights at {file}")
+    weights = load_file(file)
+    if why := misfit(module.state_dict(), weights):
+        raise ExportError(f"the weights in {file} do not fit: {why}")
+    module.load_state_dict(weights)
+
+
 def _export_head(head: nn.Linear, folder: Path, classes: Sequence[str]) -> Json:
     """Written, loaded again by the code that the card has for it, and compared."""
     head = head.cpu().eval()
-    _write_weights(head, folder / HEAD)
+    write_weights(head, folder / HEAD)
     z = torch.randn(4, head.in_features, generator=torch.Generator().manual_seed(0))
     proof = _compare(head, _run(head_code(head, file=str(folder / HEAD)), "head"), z, by="the code above")
     return {"classes": list(classes), "load": head_code(head), "verified": proof}
