@@ -14,7 +14,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:  # there are as many processes as cores
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # of the processes that tests start
 
 # examples in docstrings whose libraries import torchvision
-NEED_TORCHVISION = ("reglet.backbones.timm.", "reglet.backbones.transformers.", "reglet.backbones.load_transformers.")
+NEED_TORCHVISION = tuple(f"reglet.backbones.{name}." for name in ("timm", "transformers", "load_transformers", "lora"))
 _kept: list[torch.library.Library] = []  # a Library takes its definitions with it when it is collected
 
 

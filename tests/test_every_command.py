@@ -10,14 +10,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
+from safetensors.torch import load_file, save_file
 
+from reglet.backbones import vit_mini
 from reglet.cli import main
+from reglet.engine.config import COMMANDS
 from reglet.engine.state import State
 from reglet.tasks import TASKS
 
 SMALL: dict[str, list[str]] = {
     "pretrain": ["views=smi", "knn_every=0", "steps=4", "batch=16", "method=vicreg", "projector=16-16"],
+    "adapt": ["model=vit_mini", "views=smi", "knn_every=0", "steps=4", "batch=16", "method=vicreg", "projector=16-16"],
     "train": ["knn_every=0", "steps=4", "batch=16"],
     "domains": ["steps=4", "per_domain=4", "checkpoints=1", "seeds=1", "leave_out=paint"],
     "segmentation": ["steps=4", "batch=2", "width=4", "stages=2", "crop=32"],
@@ -31,7 +34,7 @@ SMALL: dict[str, list[str]] = {
 
 
 def test_no_command_or_task_is_forgotten() -> None:
-    assert set(SMALL) == {"pretrain", "train", *TASKS}
+    assert set(SMALL) == {*COMMANDS, *TASKS}
 
 
 @pytest.fixture(scope="module")
@@ -43,17 +46,24 @@ def colours(tmp_path_factory: pytest.TempPathFactory) -> Path:
     x[np.arange(60), :, :, y] += 120
     path = tmp_path_factory.mktemp("colours") / "colours.npz"
     np.savez(path, images=x.astype(np.uint8), labels=y, domain=np.array(["ink", "paint", "photo"])[d])
+    torch.manual_seed(0)
+    save_file(vit_mini(size=8).state_dict(), path.with_name("start.safetensors"))  # what adapt goes on from
     return path
 
 
 def words(name: str, colours: Path, out: Path, *more: str) -> list[str]:
-    data = [f"data={colours}"] if name in ("pretrain", "train", "domains") else []
-    command = ["pretrain"] if name == "pretrain" else ["train"] if name == "train" else ["train", f"task={name}"]
+    data = [f"data={colours}"] if name in (*COMMANDS, "domains") else []
+    command = [name] if name in COMMANDS else ["train", f"task={name}"]
+    if name == "adapt" and "resume=true" not in more:
+        start = ["preserve=features,gram,l2sp", "layer_decay=0.7", "heads_first=1", "last_blocks=3", "keep_best=rankme"]
+        more = (*more, f"init_from={colours.with_name('start.safetensors')}", *start)
     return [*command, *data, *SMALL[name], "accelerator=cpu", "save_every=1", f"out={out}", *more]
 
 
 def weights(out: Path) -> dict[str, torch.Tensor]:
     (file,) = out.rglob("checkpoint.safetensors")
+    if (best := out / "best.safetensors").exists():
+        return load_file(file) | {f"best.{key}": value for key, value in load_file(best).items()}
     return load_file(file)
 
 
@@ -78,7 +88,7 @@ def test_killed_and_gone_on_is_not_killed(
     with pytest.raises(KilledError):
         main(words(name, colours, tmp_path / "killed"))
     monkeypatch.setattr(State, "step", real)
-    resume = ["resume=true"] if name in ("pretrain", "train") else []
+    resume = ["resume=true"] if name in COMMANDS else []
     assert main(words(name, colours, tmp_path / "killed", *resume)) == 0
     a, b = weights(tmp_path / "straight"), weights(tmp_path / "killed")
     assert a.keys() == b.keys()
@@ -89,7 +99,7 @@ def test_killed_and_gone_on_is_not_killed(
 def test_config_json_repeats_the_run(name: str, colours: Path, tmp_path: Path) -> None:
     torch.set_num_threads(1)
     assert main(words(name, colours, tmp_path / "a")) == 0
-    command = "pretrain" if name == "pretrain" else "train"
+    command = name if name in COMMANDS else "train"
     assert main([command, str(tmp_path / "a" / "config.json"), f"out={tmp_path / 'b'}"]) == 0
     a, b = weights(tmp_path / "a"), weights(tmp_path / "b")
     assert a.keys() == b.keys()
@@ -124,6 +134,7 @@ PLAIN = ("clip=0", "optimizer=sgd", "lr=0.05", "warmup=0")
 # so steep at its start that a large rate makes much of rounding.
 ALONE: dict[str, tuple[str, ...]] = {
     "pretrain": (*PLAIN, "model=convnet", "sync_batchnorm=true"),
+    "adapt": (*PLAIN, "sync_batchnorm=true", "preserve.weight=0.1"),  # shares are measured rank by rank
     "train": (*PLAIN, "model=vit_mini"),
     "domains": (*PLAIN, "model=vit_mini"),
     "segmentation": (*PLAIN, "sync_batchnorm=true"),

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from reglet.backbones.adapter import Adapter
 from reglet.backbones.build import build
 from reglet.backbones.convnet import ConvNet
-from reglet.backbones.load_transformers import from_architecture
+from reglet.backbones.load_transformers import from_architecture, load_transformers
 from reglet.backbones.resnet import ResNet
 from reglet.backbones.timm import Timm
 from reglet.backbones.transformers import Transformers, architecture
@@ -132,6 +132,28 @@ def load_weights(backbone: nn.Module, path: Path) -> None:
     if why := misfit(bare(backbone).state_dict(), weights):
         raise ExportError(f"the weights in {file} are of another architecture: {why}")
     bare(backbone).load_state_dict(weights)
+
+
+def start_from(backbone: nn.Module, place: str) -> None:
+    """The weights at `place` into `backbone`: an encoder.safetensors, a run or exported encoder, hf/NAME, or a folder
+    that transformers saved."""
+    path = Path(place)
+    theirs = path.is_dir() and not (path / ENCODER).exists() and _of_transformers(path)
+    if not place.startswith("hf/") and not theirs:
+        load_weights(backbone, path)
+        return
+    name = place.removeprefix("hf/")
+    weights = bare(load_transformers(name)).state_dict()
+    if why := misfit(bare(backbone).state_dict(), weights):
+        raise ExportError(f"the weights of {place} are of another architecture: {why}. model=hf/{name} has theirs")
+    bare(backbone).load_state_dict(weights)
+
+
+def _of_transformers(folder: Path) -> bool:
+    try:
+        return "model_type" in json.loads((folder / "config.json").read_text())
+    except (OSError, json.JSONDecodeError):
+        return False
 
 
 def misfit(own: Mapping[str, Tensor], given: Mapping[str, Tensor]) -> str:

@@ -83,6 +83,11 @@ class Method(nn.Module, ABC):
         inner = getattr(self, "method", None)
         return isinstance(inner, Method) and inner.forgets(step)
 
+    def held(self, step: int) -> list[nn.Parameter]:
+        """The parameters that do not learn at step `step`, counted from 0: the loop drops their gradient."""
+        inner = getattr(self, "method", None)
+        return inner.held(step) if isinstance(inner, Method) else []
+
 
 def innermost(method: Method) -> Method:
     """The method inside all wrappers."""

@@ -6,18 +6,22 @@ its step number and its tensors, and nothing else.
 
 from collections.abc import Sequence
 from contextlib import closing, nullcontext
+from copy import deepcopy
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from lightning_fabric import Fabric
+from torch import nn
 
 from reglet import backbones, progress
+from reglet.backbones.lora import add_lora, merge_lora
 from reglet.data.unreadable import FILE as UNREADABLE
 from reglet.dist import on_any_rank, rank
 from reglet.engine import checkpoint
 from reglet.engine.arithmetic import arithmetic
+from reglet.engine.best import BEST, LABEL_FREE, Best
 from reglet.engine.budget import settle
 from reglet.engine.build import Parts, build_parts
 from reglet.engine.config import Config, from_flat
@@ -34,9 +38,10 @@ from reglet.engine.rounds import Rounds
 from reglet.engine.run_folder import CHECKPOINT, METRICS, prepare, read_run, require_free
 from reglet.engine.settings import Settings
 from reglet.engine.state import State
-from reglet.engine.watch import AtEnd, Classifier, OnlineKNN, Watch, accuracy
-from reglet.export import export, linear, load_weights, of_checkpoint
+from reglet.engine.watch import AtEnd, Classifier, LabelFree, OnlineKNN, Watch, accuracy
+from reglet.export import CARD, ExportError, export, linear, load_weights, of_checkpoint
 from reglet.method import Method, innermost
+from reglet.probes.layer_decay import block_names
 from reglet.seeded import seeded
 
 Json = dict[str, Any]
@@ -46,7 +51,8 @@ Json = dict[str, Any]
 class Result:
     """encoder: the method whose `encode` is what was learned; the moving average's, where there is one.
 
-    finished: False where a signal, `stopped_by`, asked the run to stop before its last step.
+    finished: False where a signal, `stopped_by`, asked the run to stop before its last step.  A run that has lost its
+        patience (`patience=`) is finished.
     scores: the last of each that was watched.
 
     >>> from tempfile import TemporaryDirectory
@@ -112,6 +118,9 @@ def fit(
     feed.open(Place(fabric.device, fabric.global_rank, world, s.channels_last, s.read_ahead), steps=steps)
     if (unreadable := getattr(getattr(feed, "images", None), "unreadable", None)) is not None:
         unreadable.write_to(out / UNREADABLE)
+    best, remembered = Best(s.keep_best, s.patience), state.noted.pop("best", None)
+    if remembered is not None:
+        best.restore(remembered)
     rounds, known = None, state.noted.pop("doctor", None)
     if s.doctor != "off":
         rounds = Rounds(method, s.doctor, log_every=s.log_every, known=known)
@@ -120,7 +129,7 @@ def fit(
         journal = Journal(
             out / METRICS, seen, every=s.log_every, loggers=s.loggers, config=config, writes=first, noted=state.noted
         )
-    scores, stop = read_scores(out / METRICS) if state.done else {}, False
+    scores, stop = read_scores(out / METRICS) if state.done else {}, best.exhausted
     with closing(feed), closing(journal), Interrupt() as interrupt, seeded(s.seed, fabric.device), arithmetic(s):
         while state.done < steps and not stop:
             lr = learning_rate(s.schedule, state.done, steps=steps, warmup=round(s.warmup * steps), peak=s.lr)
@@ -140,19 +149,29 @@ def fit(
                 raise state.failure(out, config, feed, step=broken)
             state.step(steps)
             # The first rank alone writes, and a score may fail on one rank alone.
+            fresh: dict[str, float] = {}
             with together(fabric) if scoring or journal.due(done) else nullcontext():
                 for each in scoring:
-                    scores |= (found := each.score(state))
+                    fresh |= (found := each.score(state))
                     journal.log(state.done, found)
+                scores |= fresh
                 journal.step(state.done, read, lr=lr)
                 if rounds is not None and (news := rounds.news(state.done)):
                     journal.log(state.done, news)
+            if s.keep_best in fresh:
+                if best.see(fabric.broadcast(fresh[s.keep_best]), state.done):
+                    state.save_weights(out / BEST, config)
+                stop, saves = stop or best.exhausted, saves or best.exhausted
             if saves:
                 minds = {} if rounds is None else {"doctor": rounds.doctor.state()}
+                minds |= {"best": best.state()} if s.keep_best else {}
                 state.save(out / CHECKPOINT, config, {**journal.noted, **minds})
     if rounds is not None:
         rounds.close()
-    return Result(out, state.encoder, state.done, state.done == steps, journal.last, scores, interrupt.received)
+    if s.keep_best and best.value is None:
+        raise ValueError(f"keep_best={s.keep_best}: nothing that was watched has a score of that name")
+    finished = state.done == steps or best.exhausted
+    return Result(out, state.encoder, state.done, finished, journal.last, scores, interrupt.received)
 
 
 def describe(method: Method, feed: Feed) -> Json:
@@ -184,6 +203,7 @@ def run(config: Config, *, shown: bool = True) -> Result:
     with progress.shown(shown):
         asked, fabric = config, launch(config)
         if not config.resume:
+            config.require_start()
             first_then_all(fabric, lambda: require_free(Path(asked.out)))
         with progress.work("opening the data"), together(fabric):
             parts = build_parts(config, multiple=fabric.world_size * config.accumulate)
@@ -191,11 +211,17 @@ def run(config: Config, *, shown: bool = True) -> Result:
             config, budget = settle(asked, parts, fabric)
             parts = replace(parts, batch=config.batch)
             progress.line(plan(parts, config, asked, budget, fabric.device))
+        if config.command == "adapt":
+            if config.require == "better" and (parts.test is None or parts.test.labels is None):
+                raise ValueError("require=better needs labels, to tell by: the data have none, or no test images")
+            first_then_all(fabric, lambda: export_start(parts, config))
         about, watch = {**config.flat(), "resolved": parts.resolved()}, _watch(parts, config)
         result = fit(parts.method, parts.feed, config, watch=watch, about=about, fabric=fabric, shown=shown)
         if result.finished and rank() == 0:
             with progress.work("exporting the encoder"):
                 export_run(result.out)
+                if config.keep_best:
+                    export_run(result.out, to=result.out / "best", which="best")
         return result
 
 
@@ -204,15 +230,39 @@ def _watch(parts: Parts, config: Config) -> list[Watch]:
     held = parts.test if parts.test is not None and parts.test.labels is not None else None
     found: list[Watch] = []
     several = parts.images.labels is not None and len(parts.images.labels.unique()) > 1
-    if config.knn_every and several and held is not None:
-        found.append(OnlineKNN(parts.images, parts.preprocess, test=held, every=config.knn_every))
+    every = config.best_every if config.keep_best == "knn" else config.knn_every
+    if every and several and held is not None:
+        found.append(OnlineKNN(parts.images, parts.preprocess, test=held, every=every))
+    elif config.keep_best == "knn":
+        raise ValueError(f"keep_best=knn needs labels and test images; take {', '.join(LABEL_FREE)}")
+    if config.keep_best in LABEL_FREE:
+        seen = parts.images if parts.test is None else parts.test
+        judge = LabelFree(config.keep_best, seen, parts.preprocess, policy=parts.policy, every=config.best_every)
+        found.append(judge)
     if isinstance(innermost(parts.method), Classifier) and held is not None:
         found.append(AtEnd(lambda model: {"accuracy": accuracy(model, held, parts.preprocess)}))
     return found
 
 
-def export_run(out: Path, *, to: Path | None = None) -> Json:
+START = "start"  # the folder in that of a run of `reglet adapt` with the encoder that it began with
+
+
+def export_start(parts: Parts, config: Config) -> None:
+    """The encoder that `reglet adapt` begins with, which the end is compared with."""
+    folder = Path(config.out) / START
+    if (folder / CARD).exists():
+        return
+    backbone = deepcopy(innermost(parts.method).get_submodule("backbone"))
+    if config.lora:
+        merge_lora(backbone)  # which has not changed anything yet
+    card = {"model": config.of("model"), "metrics": {}, "method": {"start": config.init_from or "pretrained"}}
+    export(backbone, folder, name=config.model, size=parts.size, in_channels=parts.in_channels, card=card)
+
+
+def export_run(out: Path, *, to: Path | None = None, which: str = "last") -> Json:
     """The encoder of a run's checkpoint, with its card, in `to` or in the run's own directory.
+
+    which: "last", or "best" where `keep_best=` kept one.
 
     >>> from tempfile import TemporaryDirectory
     >>> words = {"command": "pretrain", "data": "digits", "model": "convnet", "batch": 16, "steps": 2, "knn_every": 0}
@@ -225,9 +275,14 @@ def export_run(out: Path, *, to: Path | None = None) -> Json:
     config, stored = read_run(out)
     about = stored["resolved"]
     size, in_channels = about["size"], about["in_channels"]
-    backbone = backbones.build(config.model, size=size, in_channels=in_channels, **config.of("model"))
-    load_weights(backbone, out / CHECKPOINT)
-    rows = read_metrics(out / METRICS) if (out / METRICS).exists() else []
+    if which not in ("last", "best"):
+        raise ValueError(f"which is last or best, got {which!r}")
+    file = out / (CHECKPOINT if which == "last" else BEST)
+    if which == "best" and not file.exists():
+        raise ExportError(f"{out} has no {BEST}: keep_best= keeps one while a run trains")
+    backbone = trained_backbone(config, file, size=size, in_channels=in_channels)
+    step = checkpoint.read_about(file)["step"]
+    rows = [row for row in read_metrics(out / METRICS) if row["step"] <= step] if (out / METRICS).exists() else []
     last = {key: value for row in rows for key, value in row.items() if key not in ("time", "images_per_second")}
     card = {
         "model": config.of("model"),
@@ -235,10 +290,23 @@ def export_run(out: Path, *, to: Path | None = None) -> Json:
         "metrics": last,
         "data": {**about["data"], "fingerprint": stored["fingerprint"], "licence": config.data_licence},
     }
-    head = linear(of_checkpoint(checkpoint.read(out / CHECKPOINT)[0], "head")) if config.command == "train" else None
+    head = linear(of_checkpoint(checkpoint.read(file)[0], "head")) if config.command == "train" else None
     classes = about["data"]["classes"] or ()
     shape = {"size": size, "in_channels": in_channels}
     return export(backbone, to or out, name=config.model, **shape, card=card, head=head, classes=classes)
+
+
+def trained_backbone(config: Config, file: Path, *, size: int, in_channels: int) -> nn.Module:
+    """The plain network with the weights of a checkpoint; low-rank updates are merged."""
+    options = {key: value for key, value in config.of("model").items() if key != "pretrained"}
+    backbone = backbones.build(config.model, size=size, in_channels=in_channels, **options)
+    if config.lora:
+        inside = block_names(backbone)[-config.last_blocks :] if config.last_blocks else None
+        add_lora(backbone, config.lora, inside=inside)
+    load_weights(backbone, file)
+    if config.lora:
+        merge_lora(backbone)
+    return backbone
 
 
 @dataclass(frozen=True)
@@ -271,7 +339,8 @@ def replay(path: str | Path, *, method: Method | None = None, feed: Feed | None 
     named = about["config"]["command"] != "fit"
     kept = {f.name for f in fields(Config if named else Settings)}
     values = {k: v for k, v in about["config"].items() if k in kept or "." in k}
-    values |= {"devices": 1, "nodes": 1, "strategy": "ddp", "resume": False, "init_from": ""}
+    values |= {"devices": 1, "nodes": 1, "strategy": "ddp", "resume": False, "init_from": "", "pretrained": False}
+    values.pop("model.pretrained", None)
     settings: Settings = from_flat(values) if named else Settings(**values)
     if method is None or feed is None:
         if not isinstance(settings, Config):

@@ -1,11 +1,13 @@
 """Small networks and batches for the methods."""
 
+from copy import deepcopy
+
 import torch
 from torch import Tensor, nn
 
 import reglet
 from reglet.method import Batch, Method
-from reglet.methods import BYOL, DINO, DINOHead, JointEmbedding, MoCoV3, SimSiam, Supervised
+from reglet.methods import BYOL, DINO, DINOHead, JointEmbedding, MoCoV3, Preserved, SimSiam, Supervised
 
 DIM = 6
 
@@ -60,6 +62,16 @@ def method(name: str) -> Method:
         "supervised": Supervised(net, classes=3, label_smoothing=0.1),
     }
     return made[name].double()
+
+
+def preserved() -> Method:
+    """Held to weights that are not its own, so that every term has a gradient from the first step on."""
+    m = method("joint")
+    start = deepcopy(m.backbone)
+    with torch.no_grad():
+        for p in start.parameters():
+            p *= 0.8
+    return Preserved(m, ["features", "gram", "l2sp"], weight=0.5, start=start).double()
 
 
 NAMES = ("joint", "moco", "dino", "byol", "simsiam", "supervised")

@@ -82,6 +82,12 @@ def pooled_width(model: nn.Module, *, size: int | Grid, in_channels: int) -> int
         model.eval()
         with torch.no_grad():
             y = model(torch.zeros(1, in_channels, height, width, dtype=like.dtype, device=like.device))
+            if not isinstance(y, Tensor) or y.ndim != 2:
+                got = f"shape {tuple(y.shape)}" if isinstance(y, Tensor) else type(y).__name__
+                raise WrongKindError(
+                    f"the features of {type(model).__name__} are not one vector for each image: expected (n, d), got "
+                    f"{got}. reglet.backbones.Adapter pools tokens (n, t, d) and maps (n, c, h, w)"
+                )
     finally:
         for module, mode in modes.items():
             module.training = mode

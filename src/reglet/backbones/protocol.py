@@ -47,6 +47,26 @@ def dim_of(backbone: nn.Module) -> int:
     return dim
 
 
+def prefix_tokens(backbone: nn.Module) -> int:
+    """How many tokens (class token, registers) stand before those of the grid in what its blocks put out.
+
+    >>> from reglet.backbones import ConvNet, vit_mini
+    >>> prefix_tokens(vit_mini()), prefix_tokens(ConvNet())
+    (1, 0)
+    """
+    if hasattr(backbone, "cls_layer"):  # our ViT, whose [CLS] may join late
+        return 0 if backbone.cls_layer is None else 1
+    for net in (backbone, getattr(backbone, "model", None)):
+        for name in ("prefix", "num_prefix_tokens"):
+            if isinstance(found := getattr(net, name, None), int):
+                return found
+    names = {
+        name.rsplit(".", 1)[-1]: p for name, p in backbone.named_parameters()
+    }  # as transformers' networks have them
+    registers = names.get("register_tokens")
+    return int("cls_token" in names or "class_embedding" in names) + (0 if registers is None else registers.shape[-2])
+
+
 def map_tokens(y: Float[Tensor, "n d h w"]) -> tuple[Float[Tensor, "n t d"], Grid]:
     """A feature map as tokens and their grid."""
     h, w = y.shape[2:]

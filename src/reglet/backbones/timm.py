@@ -36,7 +36,14 @@ class Timm(nn.Module):
         super().__init__()
         self.name = name
         self.model = _create(name, size=size, in_channels=in_channels, drop_path=drop_path, pretrained=pretrained)
-        self.dim = pooled_width(self.model, size=size, in_channels=in_channels)
+        try:
+            self.dim = pooled_width(self.model, size=size, in_channels=in_channels)
+        except (AssertionError, RuntimeError) as error:
+            own = getattr(self.model, "default_cfg", {}).get("input_size", (3, 224, 224))[-1]
+            said = str(error).splitlines()[0]
+            raise ValueError(
+                f"timm's {name} takes no images of size {size}: {said}. It was made for size={own}"
+            ) from error
 
     def extra_repr(self) -> str:
         return repr(self.name)
@@ -77,4 +84,17 @@ def _create(name: str, *, size: int | Grid, in_channels: int, drop_path: float, 
         except TypeError as error:
             if not any(f"'{key}'" in str(error) for key in extra):
                 raise
+        except Exception as error:
+            if pretrained:
+                raise ValueError(_not_there(name, error)) from error
+            raise
     raise AssertionError("the last attempt returns or raises")
+
+
+def _not_there(name: str, error: Exception) -> str:
+    said = " ".join(str(error).split())
+    said = said if len(said) < 300 else f"{said[:300]} ..."
+    return (
+        f"the weights of timm/{name} could not be loaded: {said} Without network: download its model.safetensors where "
+        f"there is one, and give model=timm/{name} init_from=FILE in place of pretrained=true"
+    )

@@ -13,6 +13,7 @@ WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 # command: where its function is, as module.function
 COMMANDS = {
     "pretrain": "run.pretrain",
+    "adapt": "adapt.adapt",
     "train": "run.train",
     "eval": "eval.evaluate",
     "robust": "robust.robust",
@@ -28,6 +29,7 @@ USAGE = """\
 reglet: from a folder of images to an encoder
 
   reglet pretrain data=photos/ model=vit_tiny method=visreg out=runs/a
+  reglet adapt    data=photos/ model=timm/NAME pretrained=true   go on from given weights; better or worse?
   reglet train    data=photos/ model=resnet18 out=runs/b       with labels: photos/CLASS/*.jpg
   reglet eval     runs/a                                       how good its features are: probes, rank, spread
   reglet robust   runs/a                                       under 15 corruptions and 14 perturbations
@@ -44,7 +46,8 @@ reglet: from a folder of images to an encoder
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The exit code: 0, 2 for a mistake in what was asked, 3 for a loss that was not finite, 130 for Ctrl-C."""
+    """The exit code: 0, 2 for a mistake in what was asked, 3 for a loss that was not finite, 130 for Ctrl-C;
+    doctor and adapt have codes of their own."""
     given = list(sys.argv[1:] if words is None else words)
     debug = "--debug" in given
     given = plain([word for word in given if word != "--debug"])

@@ -7,12 +7,13 @@ from textwrap import indent
 from reglet.cli.words import OK, asks_help, directory
 
 HELP = """\
-reglet export DIRECTORY [out=DIRECTORY] [hub=DIRECTORY] [onnx=FILE]
+reglet export DIRECTORY [out=DIRECTORY] [which=best] [hub=DIRECTORY] [onnx=FILE]
 
 Of a run on images: writes encoder.safetensors and card.json from its checkpoint, loads them back with the code on the
 card, compares the features, and prints that code.
 Of a task: writes network.pt2, which plain torch runs, its weights, and card.json.
 
+  which         last, or best: the weights that keep_best= kept
   hub           a folder in the layout of the Hugging Face Hub: model.safetensors, config.json and a model card; where
                 timm has the architecture, timm.create_model("local-dir:FOLDER", pretrained=True) builds it
   licence       of the weights, for the model card: mit, cc-by-4.0, ...
@@ -21,7 +22,7 @@ Of a task: writes network.pt2, which plain torch runs, its weights, and card.jso
 """
 
 
-KEYS = ("run", "out", "hub", "licence", "push_to_hub", "onnx")
+KEYS = ("run", "out", "which", "hub", "licence", "push_to_hub", "onnx")
 
 
 def export(words: list[str]) -> int:
@@ -48,7 +49,7 @@ def export(words: list[str]) -> int:
         print("To load it:\n\n" + indent(card["load"], "  "))
         return OK
     if (run / CONFIG).exists():
-        export_run(run, to=to)
+        export_run(run, to=to, which=given.get("which", "last"))
     elif not (run / CARD).exists():
         raise RunError(f"{run} is no directory of a run or of an exported encoder: no {CONFIG} and no {CARD}")
     show_card(to)

@@ -1,5 +1,6 @@
 """`reglet pretrain` and `reglet train`"""
 
+import json
 from dataclasses import fields
 from pathlib import Path
 from signal import SIGINT
@@ -10,8 +11,9 @@ from reglet.cli.nested import nested
 from reglet.cli.task import is_task, train_task
 from reglet.cli.words import INTERRUPTED, OK, asks_help, data_by_position, pairs
 from reglet.engine.build import makers
-from reglet.engine.config import Config, from_flat, parse
-from reglet.engine.run_folder import CONFIG, DERIVED, RunError, free_folder, read_config
+from reglet.engine.config import ADAPT, COMMANDS, Config, from_flat, parse
+from reglet.engine.run_folder import CHECKPOINT, CONFIG, DERIVED, RunError, free_folder, read_config
+from reglet.export import CARD
 
 if TYPE_CHECKING:
     from reglet.train import Result
@@ -71,14 +73,11 @@ def train(words: list[str]) -> int:
 def _run(command: str, words: list[str]) -> int:
     if asks_help(words):
         print(PRETRAIN if command == "pretrain" else TRAIN)
-        print("Keys and their defaults:")
-        print("\n".join(_keys(command)))
-        print("\nKeys of a part, for the words given (method=, loss=, latent= choose it):")
-        print("\n".join(nested(makers(_config(command, [word for word in words if not asks_help([word])])))))
+        show_keys(command, words)
         return OK
     from reglet.train import run
 
-    config = _config(command, words)
+    config = configuration(command, words)
     result = run(config)
     if not result.finished:
         print(f"stopped after step {result.steps}; resume: reglet {command} out={result.out} resume=true")
@@ -94,6 +93,14 @@ def _run(command: str, words: list[str]) -> int:
     return OK
 
 
+def show_keys(command: str, words: list[str]) -> None:
+    """Of `--help`: every key with its default, and those of the parts that the words name."""
+    print("Keys and their defaults:")
+    print("\n".join(_keys(command)))
+    print("\nKeys of a part, for the words given (method=, loss=, latent= choose it):")
+    print("\n".join(nested(makers(configuration(command, [word for word in words if not asks_help([word])])))))
+
+
 def _show_scores(result: "Result") -> None:
     """Accuracies with what they are without training beside them; nothing of a trial, or where there are no labels."""
     from reglet.cli.eval_table import show_scores
@@ -107,7 +114,7 @@ def _show_scores(result: "Result") -> None:
     print(f"\nreglet eval {result.out} adds a linear probe, the accuracy of each class and what it is taken for.\n")
 
 
-def _config(command: str, words: list[str]) -> Config:
+def configuration(command: str, words: list[str]) -> Config:
     """Words of the command line over the stored configuration, where one is named or resumed."""
     words = data_by_position(command, words)
     files = [word for word in words if "=" not in word]
@@ -128,16 +135,33 @@ def _config(command: str, words: list[str]) -> Config:
         stored = stored_values(out / CONFIG)
         if given.get("init_from"):
             raise ValueError("resume continues the run in `out`, init_from starts a new one from weights: give one")
-        stored["init_from"] = ""  # its weights are in the checkpoint
+        if (out / CHECKPOINT).exists():
+            stored["init_from"] = ""  # its weights are in the checkpoint
+    elif command == "adapt":
+        stored = {**ADAPT, **({} if "model" in given else model_of(str(given.get("init_from", ""))))}
     values = {**stored, "command": stored.get("command", command), **given}
     if values["command"] != command:
         raise ValueError(f"that run was made by reglet {values['command']}, not by reglet {command}")
     return from_flat(values)
 
 
+def model_of(start: str) -> Json:
+    """The network that the weights at `start` are of, where that can be known from what lies beside them."""
+    folder = Path(start)
+    if start.startswith("hf/"):
+        return {"model": start}
+    if start and folder.is_dir() and (folder / CARD).exists():
+        card = json.loads((folder / CARD).read_text())
+        options = {f"model.{key}": value for key, value in card.get("model", {}).items() if key != "pretrained"}
+        return {"model": card["architecture"]["name"], "size": card["architecture"]["size"], **options}
+    if start and (folder / CONFIG).is_file() and "model_type" in json.loads((folder / CONFIG).read_text()):
+        return {"model": f"hf/{start}"}
+    return {}
+
+
 def stored_values(path: Path) -> Json:
     values = {key: value for key, value in read_config(path).items() if key not in DERIVED}
-    if values.get("command") not in ("pretrain", "train"):
+    if values.get("command") not in COMMANDS:
         raise ValueError(f"{path} is of a run that was made in Python, not by names")
     return values
 
@@ -149,10 +173,12 @@ def _keys(command: str) -> list[str]:
         if command == "train"
         else {"labels", "latent"}
     )
+    own |= set() if command == "adapt" else {"require"}
     ordered = sorted(fields(Config), key=lambda f: (f.name not in FIRST, FIRST.index(f.name) if f.name in FIRST else 0))
     for f in ordered:
         if "help" in f.metadata and f.name not in own:
-            lines.append(f"  {f'{f.name}={_text(f.default)}':<24} {f.metadata['help']}")
+            default = ADAPT.get(f.name, f.default) if command == "adapt" else f.default
+            lines.append(f"  {f'{f.name}={_text(default)}':<24} {f.metadata['help']}")
     return lines
 
 

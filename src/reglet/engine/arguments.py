@@ -19,7 +19,11 @@ def arguments(make: Callable[..., Any], room: str, given: Json) -> Json:
 
 def call(make: Callable[..., Any], config: Named, room: str, *parts: Any, **given: Any) -> Any:
     """`make` with the arguments that the configuration has for `room`; an unknown one names the closest."""
-    options = config.of(room)
+    return call_with(make, room, config.of(room), *parts, **given)
+
+
+def call_with(make: Callable[..., Any], room: str, options: Json, *parts: Any, **given: Any) -> Any:
+    """The same, of arguments that are given here."""
     allowed = {k for k, p in inspect.signature(make).parameters.items() if p.kind is p.KEYWORD_ONLY}
     for key in options:
         if key not in allowed:

@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from copy import deepcopy
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -11,20 +12,23 @@ from torch import Tensor, nn
 
 from reglet import backbones, losses, methods, schedules, views
 from reglet.attach import Where, matching
+from reglet.backbones.lora import add_lora
 from reglet.backbones.protocol import dim_of
 from reglet.blocks import SIM
 from reglet.data import Images, Part, load_pair
 from reglet.data.hold_out import require_apart
 from reglet.data.splits import leave_one_out, long_tail, some_labels
-from reglet.engine.arguments import call
+from reglet.engine.arguments import call, call_with
 from reglet.engine.attachments import with_attachments
 from reglet.engine.build_equivariant import EQUIVARIANT, equivariant_views, make_equivariant
 from reglet.engine.config import Config, Named, no_such, unknown
 from reglet.engine.feed import ImageFeed, ViewPolicy
-from reglet.export import load_weights, preprocessing
+from reglet.engine.run_folder import CHECKPOINT
+from reglet.export import preprocessing, start_from
 from reglet.latent import BatchFormer, LatentDR, NoisyLatents
 from reglet.losses.base import OnViews
 from reglet.method import Batch, Method
+from reglet.probes.layer_decay import block_names
 from reglet.seeded import seeded
 from reglet.types import LatentLoss
 
@@ -77,8 +81,11 @@ class Parts:
                 "images": len(self.test),
                 "fingerprint": self.test.fingerprint,
             }
-        count = sum(p.numel() for p in self.method.parameters())
-        return {"size": self.size, "in_channels": self.in_channels, "parameters": count, "data": data}
+        start = {p for m in self.method.modules() if isinstance(m, methods.Preserved) for p in m.start.parameters()}
+        own = [p for p in self.method.parameters() if p not in start]
+        count, trained = (sum(p.numel() for p in some) for some in (own, [p for p in own if p.requires_grad]))
+        sizes = {"size": self.size, "in_channels": self.in_channels, "parameters": count, "trained": trained}
+        return {**sizes, "data": data}
 
 
 def build_parts(config: Config, *, multiple: int = 1) -> Parts:
@@ -93,9 +100,13 @@ def build_parts(config: Config, *, multiple: int = 1) -> Parts:
 
 
 def _method_and_views(config: Config, images: Images, *, size: int, in_channels: int) -> tuple[Method, ViewPolicy]:
-    backbone = call(backbones.build, config, "model", config.model, size=size, in_channels=in_channels)
-    if config.init_from:
-        load_weights(backbone, Path(config.init_from))
+    backbone = _backbone(config, size=size, in_channels=in_channels)
+    start = deepcopy(backbone) if config.preserve else None
+    if config.last_blocks:
+        methods.freeze_all_but_last(backbone, config.last_blocks)
+    if config.lora:
+        inside = block_names(backbone)[-config.last_blocks :] if config.last_blocks else None
+        add_lora(backbone, config.lora, inside=inside)
     for key in ("latent", "mix"):
         if getattr(config, key) and config.command != "train":
             raise ValueError(f"{key}={getattr(config, key)} needs labels and a classifier: it is for reglet train")
@@ -106,7 +117,37 @@ def _method_and_views(config: Config, images: Images, *, size: int, in_channels:
         matching(backbone, config.sim)  # an error that names blocks as the user does
         method = with_sim(config, method, f"backbone.{config.sim}", example=example)
     method = with_attachments(config, method, example=example)
+    if config.preserve:
+        method = _preserved(config, method, start)
+    if config.last_blocks or config.lora or config.heads_first:
+        method = methods.Partly(method, heads_first=config.heads_first)
     return method, equivariant_views(config, policy, backbone)
+
+
+def _backbone(config: Config, *, size: int, in_channels: int) -> nn.Module:
+    """With the weights that the run starts from, unless its own checkpoint has others already."""
+    given, sizes = config.of("model"), {"size": size, "in_channels": in_channels}
+    begins = not (Path(config.out) / CHECKPOINT).exists()
+    given["pretrained"] = (config.pretrained or given.get("pretrained", False)) and begins
+    backbone: nn.Module = call_with(backbones.build, "model", given, config.model, **sizes)
+    if config.init_from and begins:
+        start_from(backbone, config.init_from)
+    return backbone
+
+
+def _preserved(config: Config, method: Method, start: nn.Module | None) -> Method:
+    keep = [kind.strip() for kind in config.preserve.split(",")]
+    given = {key: value for key, value in config.of("preserve").items() if "." not in key}
+    weights: dict[str, Any] = dict.fromkeys(keep, given.pop("weight", "share:0.2"))
+    for key, value in config.of("preserve").items():
+        kind, _, what = key.partition(".")
+        if what:
+            if kind not in keep or what != "weight":
+                raise ValueError(unknown(f"preserve.{key}", {f"preserve.{each}.weight" for each in keep}))
+            weights[kind] = value
+    found = {kind: schedules.parse(str(weight)) for kind, weight in weights.items()}
+    made: Method = call_with(methods.Preserved, "preserve", given, method, keep, weight=found, start=start)
+    return made
 
 
 def build_data(config: Config) -> tuple[Images, Images | None]:
@@ -276,4 +317,6 @@ def makers(config: Config) -> dict[str, Callable[..., Any]]:
         found["latent"] = LATENT[config.latent]
     if config.equivariant in EQUIVARIANT:
         found["equivariant"] = EQUIVARIANT[config.equivariant]
+    if config.preserve:
+        found["preserve"] = methods.Preserved
     return found | {"sim": SIM}

@@ -91,11 +91,11 @@ def read_about(path: Path) -> Json:
         raise CheckpointError(f"{path} is no checkpoint of reglet: {error}") from error
 
 
-def collect(method: nn.Module, optimizer: Optimizer, ema: nn.Module | None = None) -> dict[str, Tensor]:
+def collect(method: nn.Module, optimizer: Optimizer | None, ema: nn.Module | None = None) -> dict[str, Tensor]:
     """Every tensor of a run by name, sharded as it is."""
     tensors = {f"method.{key}": _tensor(key, value) for key, value in method.state_dict().items()}
-    for name, p in _trained(method, optimizer):
-        for key, value in optimizer.state.get(p, {}).items():
+    for name, p in [] if optimizer is None else _trained(method, optimizer):
+        for key, value in optimizer.state.get(p, {}).items():  # type: ignore[union-attr]
             tensors[f"optimizer.{name}.{key}"] = _tensor(key, value)
     if ema is not None:
         tensors |= {f"ema.{key}": _tensor(key, value) for key, value in ema.state_dict().items()}

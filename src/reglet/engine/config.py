@@ -5,10 +5,13 @@ from difflib import get_close_matches
 from typing import Any, ClassVar, TypeVar
 
 from reglet import schedules
+from reglet.engine.best import CRITERIA
 from reglet.engine.settings import Settings, option
 
 Json = dict[str, Any]
 C = TypeVar("C", bound="Named")
+COMMANDS = ("pretrain", "adapt", "train")
+ADAPT = {"lr": 1e-4}  # other defaults: weights that mean something bear smaller steps
 
 # What attach.N.KEY= may be, each with an example.
 ATTACH = {
@@ -84,13 +87,13 @@ class Named(Settings):
 
 @dataclass(frozen=True, kw_only=True)
 class Config(Named):
-    """`reglet pretrain` and `reglet train` on images."""
+    """`reglet pretrain`, `reglet adapt` and `reglet train` on images."""
 
-    rooms: ClassVar[tuple[str, ...]] = (*Named.rooms, "method", "loss", "views", "equivariant")
+    rooms: ClassVar[tuple[str, ...]] = (*Named.rooms, "method", "loss", "views", "equivariant", "preserve")
 
     left_open: ClassVar[tuple[str, ...]] = ("epochs", "batch")
 
-    command: str = field(default="pretrain", metadata={"choices": ("pretrain", "train")})
+    command: str = field(default="pretrain", metadata={"choices": COMMANDS})
     data: str = option(
         "digits", "digits, a folder of images (unlabelled, class/ or domain/class/), a .npz, hf/NAME ..."
     )
@@ -102,6 +105,14 @@ class Config(Named):
     views: str = option("", "augmentation policy; default: the method's own (see reglet list views)")
     size: int = option(0, "side of the views in pixels; 0: that of the images, at most 224")
     projector: str = option("", "widths of the projector, such as 512-512-128; default: the method's own")
+    pretrained: bool = option(False, "start from the weights that timm/NAME or hf/NAME comes with")
+    last_blocks: int = option(0, "train only so many last blocks of the backbone, and what follows them; 0: all")
+    lora: int = option(0, "rank of low-rank updates (peft) that are trained in place of the weights; 0: none")
+    heads_first: float = option(0.0, "steps, or a share of them below 1, in which only new heads learn")
+    preserve: str = option("", "hold on to the start by: features, class, gram, l2sp; several with commas")
+    require: str = option(
+        "not worse", "of adapt's verdict, for exit code 0: not worse, or better", "not worse", "better"
+    )
     equivariant: str = option("", "equivariance beside the method: ser, augself, equimod, essl or stl")
     labels: str = option("", "of the training images, take a share (0.1) or a number (1000), stratified")
     long_tail: float = option(0.0, "make the classes unequal, the first so many times larger than the last; 0: no")
@@ -113,6 +124,33 @@ class Config(Named):
         0, "images at a time on a device, with the exact gradient of the batch; 0: all, or what fits into memory"
     )
     data_licence: str = option("not stated", "licence of the data, for the card of the encoder")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name in ("last_blocks", "lora", "heads_first"):
+            if getattr(self, name) < 0:
+                raise ValueError(f"{name} must not be negative, got {getattr(self, name)}")
+        if self.keep_best and self.keep_best not in CRITERIA:
+            raise ValueError(f"keep_best is one of {', '.join(CRITERIA)}; got {self.keep_best!r}")
+        if self.of("preserve") and not self.preserve:
+            raise ValueError("preserve.* are arguments of what preserve= names: give preserve= too")
+        if self.pretrained and self.init_from:
+            raise ValueError("pretrained=true and init_from= are two starts: give one of them")
+        if self.preserve and self.strategy == "fsdp":
+            raise ValueError("preserve= keeps a whole copy of the start on every device, which fsdp is there to avoid")
+        if (self.preserve or self.heads_first) and self.compile:
+            raise ValueError(
+                "a compiled method sees no hooks and no change of mode: preserve= and heads_first= go without"
+            )
+
+    def require_start(self) -> None:
+        """An error where `reglet adapt` was given no weights to go on from."""
+        started = self.pretrained or self.of("model").get("pretrained") or self.init_from
+        if self.command == "adapt" and not started:
+            raise ValueError(
+                "reglet adapt goes on from weights: give pretrained=true (model=timm/NAME or hf/NAME), or init_from= "
+                "a file, a run, hf/NAME or a folder that transformers saved; reglet pretrain starts from nothing"
+            )
 
 
 RENAMED = {"equivariant.share": "equivariant.fraction"}  # in the config.json of older runs

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from reglet.engine.config import COMMANDS
 from reglet.engine.optim import learning_rate
 
 Json = dict[str, Any]
@@ -25,10 +26,12 @@ def why_not_longer(before: Json, after: Json, *, done: int, per_epoch: int) -> s
             f"{done} steps depend on how many there are in all, {old} or {new}. "
             "schedule=constant warmup=0 may be trained longer; init_from= starts a new run from these weights"
         )
-    if before.get("command") not in ("pretrain", "train"):
+    if before.get("command") not in COMMANDS:
         return "it was made in Python, and its method may depend on the number of steps"
-    if before.get("equivariant") or (before["command"] == "pretrain" and before["method"] in ("moco", "dino", "byol")):
+    if before.get("equivariant") or (before["command"] != "train" and before["method"] in ("moco", "dino", "byol")):
         return f"the momentum of {before['equivariant'] or before['method']} rises with the share of the steps done"
+    if 0 < before.get("heads_first", 0) < 1:
+        return f"heads_first={before['heads_first']:g} is a share of all steps"
     for key, value in before.items():
         if key.endswith("weight") and isinstance(value, str) and not _is_number(value):
             return f"{key}={value} changes with the share of the steps done"

@@ -9,11 +9,14 @@ warm-up that are done:
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+
+from reglet.method import Method, innermost
+from reglet.probes.layer_decay import depths
 
 SCHEDULES: dict[str, Callable[[float], float]] = {
     "cosine": lambda t: (1 + math.cos(math.pi * t)) / 2,
@@ -37,24 +40,50 @@ ADAM: dict[str, Callable[..., torch.optim.Optimizer]] = {"adamw": torch.optim.Ad
 OPTIMIZERS = (*ADAM, "sgd", "lars")
 
 
-def parameter_groups(module: nn.Module, *, weight_decay: float) -> list[dict[str, Any]]:
-    """Those that decay, and those that do not: norms, biases and everything else with one axis or none."""
+def parameter_groups(module: nn.Module, *, weight_decay: float, layer_decay: float = 1.0) -> list[dict[str, Any]]:
+    """Those that decay, and those that do not: norms, biases and everything else with one axis or none.
+
+    scale: what the learning rate of a group is multiplied by; see `layer_scales`.
+    """
     trained = [p for p in module.parameters() if p.requires_grad]
-    groups = [
-        {"params": [p for p in trained if p.ndim > 1], "weight_decay": weight_decay},
-        {"params": [p for p in trained if p.ndim <= 1], "weight_decay": 0.0},
-    ]
-    return [group for group in groups if group["params"]]
+    scales = layer_scales(module, layer_decay)
+    groups: dict[tuple[float, bool], dict[str, Any]] = {}
+    for decays in (True, False):
+        for p in trained:
+            if (p.ndim > 1) == decays:
+                scale = scales.get(p, 1.0)
+                new = {"params": [], "weight_decay": weight_decay if decays else 0.0, "scale": scale}
+                groups.setdefault((scale, decays), new)["params"].append(p)
+    return list(groups.values())
+
+
+def layer_scales(module: nn.Module, layer_decay: float) -> Mapping[Tensor, float]:
+    """layer_decay^(L + 1 - l) for a weight in block l of L of a method's backbone; heads are not among them.
+
+    >>> from reglet.backbones import vit_mini
+    >>> from reglet.methods import Supervised
+    >>> method = Supervised(vit_mini(size=32), classes=2)
+    >>> scales = layer_scales(method, 0.5)
+    >>> scales[method.backbone.blocks[5].norm1.weight], method.head.weight in scales
+    (0.5, False)
+    """
+    if layer_decay == 1.0:
+        return {}
+    if not isinstance(module, Method):
+        raise ValueError(f"layer_decay is of a method's backbone, and {type(module).__name__} is no method")
+    backbone = innermost(module).get_submodule("backbone")
+    depth, top = depths(backbone)
+    return {p: layer_decay ** (top - depth[name]) for name, p in backbone.named_parameters()}
 
 
 def build_optimizer(
-    module: nn.Module, name: str, *, lr: float, weight_decay: float, momentum: float = 0.9
+    module: nn.Module, name: str, *, lr: float, weight_decay: float, momentum: float = 0.9, layer_decay: float = 1.0
 ) -> torch.optim.Optimizer:
-    """momentum: of SGD and LARS, and the first beta of Adam and AdamW.
+    """momentum: of SGD and LARS, and the first beta of Adam and AdamW.  layer_decay: see `layer_scales`.
 
     All take a step back on the device where `optimizer.found_inf` is 1 there, which torch has for its fused ones.
     """
-    groups = parameter_groups(module, weight_decay=weight_decay)
+    groups = parameter_groups(module, weight_decay=weight_decay, layer_decay=layer_decay)
     if not groups:
         raise ValueError(f"{type(module).__name__} has no parameter that could be trained")
     if name == "lars":

@@ -19,7 +19,7 @@ def plan(parts: Parts, config: Config, asked: Config, budget: Budget | None, dev
     steps = config.steps or config.epochs * order.per_epoch
     classes = f", {len(parts.images.classes)} classes" if parts.images.classes else ""
     held = "no test images" if parts.test is None else f"{len(parts.test):,} test images"
-    what = f"{config.method}{star('method')}" if config.command == "pretrain" else "classifier"
+    what = f"{config.method}{star('method')}" if config.command != "train" else "classifier"
     count = len(parts.policy.draw(1))
     views = f"{count} views" if count > 1 else "1 view"
     warmup, epochs = round(config.warmup * steps), f"{steps / order.per_epoch:.3g}"
@@ -30,6 +30,8 @@ def plan(parts: Parts, config: Config, asked: Config, budget: Budget | None, dev
         f"{epochs}{star('epochs', 'steps')} epoch{'' if epochs == '1' else 's'}, lr {config.lr:g}{star('lr')} "
         f"after {warmup} steps of warm-up{star('warmup')}",
     ]
+    if found["trained"] != found["parameters"]:
+        lines.append(f"{found['trained']:,} of its parameters are trained")
     if budget is not None:
         lines += _cost(parts, config, asked, budget, device)
     if parts.images.classes and len(parts.images.classes) == 1:

@@ -10,7 +10,7 @@ T = TypeVar("T")
 # A resumed run may change these and still be the same run.
 FREE = frozenset(
     {"out", "resume", "devices", "nodes", "strategy", "accelerator", "save_every", "log_every", "knn_every", "loggers"}
-    | {"workers", "read_ahead", "doctor"}
+    | {"workers", "read_ahead", "doctor", "require"}
 )
 
 
@@ -39,6 +39,7 @@ class Settings:
     schedule: str = option(
         "cosine", "of the rate after that: cosine, half (its second half falls), constant", *SCHEDULES
     )
+    layer_decay: float = option(1.0, "factor of the rate from each block of the backbone to the one before it; 1: none")
     clip: float = option(0.0, "largest norm of the gradient, without the heads of block losses; 0: none")
     ema: float = option(0.0, "decay of a moving average of the weights, which is then the encoder; 0: none")
     precision: str = option(
@@ -62,15 +63,20 @@ class Settings:
     save_every: int = option(500, "steps between checkpoints; there is always one at the end")
     log_every: int = option(10, "steps between lines of metrics.jsonl")
     knn_every: int = option(1, "epochs between online kNN scores, where the data have labels; 0: none")
+    keep_best: str = option("", "keep the weights with the best rankme, lidar, alphareq or knn beside the last ones")
+    best_every: int = option(1, "epochs between two looks at keep_best")
+    patience: int = option(0, "stop after so many looks without a better one; 0: never")
     doctor: str = option(
         "off", "while it trains: warn or stop when the embeddings are surely sick; off", "off", "warn", "stop"
     )
     loggers: str = option("", "besides metrics.jsonl: tensorboard, wandb or tensorboard,wandb")
     resume: bool = option(False, "continue the run in `out`, to the same bits as if it had never stopped")
-    init_from: str = option("", "start a new run from the weights of this encoder.safetensors or run directory")
+    init_from: str = option(
+        "", "start from these weights: encoder.safetensors, a run, hf/NAME or a folder of transformers"
+    )
 
     def __post_init__(self) -> None:
-        for name in ("epochs", "batch", "accumulate", "devices", "nodes", "save_every", "log_every"):
+        for name in ("epochs", "batch", "accumulate", "devices", "nodes", "save_every", "log_every", "best_every"):
             if getattr(self, name) < (0 if name in self.left_open else 1):
                 raise ValueError(f"{name} must be at least 1, got {getattr(self, name)}")
         for name in (
@@ -80,6 +86,7 @@ class Settings:
             "weight_decay",
             "clip",
             "knn_every",
+            "patience",
             "seed",
             "workers",
             "read_ahead",
@@ -97,10 +104,12 @@ class Settings:
         self._check_together()
 
     def _check_together(self) -> None:
-        if self.resume and self.init_from:
-            raise ValueError(
-                "resume continues the run in `out`, init_from starts a new one from weights: give one of them"
-            )
+        if not 0 < self.layer_decay <= 1:
+            raise ValueError(f"layer_decay is a factor in (0, 1], got {self.layer_decay}")
+        if self.patience and not self.keep_best:
+            raise ValueError("patience= waits for a better score: say which by keep_best=")
+        if self.layer_decay != 1 and self.strategy == "fsdp":
+            raise ValueError("layer_decay= tells weights apart that fsdp puts together: take ddp")
         if self.compile and self.matmul_precision != "highest":
             raise ValueError(
                 "a compiled method has one precision for all products, and losses need the highest: "

@@ -78,7 +78,8 @@ class State:
         if s.compile:
             compile_method(method, in_parts=s.micro_batch > 0)
         self.model = fabric.setup(AnyCall(method))
-        self.optimizer = build_optimizer(method, s.optimizer, lr=s.lr, momentum=s.momentum, weight_decay=s.weight_decay)
+        how = {"lr": s.lr, "momentum": s.momentum, "weight_decay": s.weight_decay, "layer_decay": s.layer_decay}
+        self.optimizer = build_optimizer(method, s.optimizer, **how)
         self.stepper = cast(_FabricOptimizer, fabric.setup_optimizers(self.optimizer))
         if self.average is not None:
             self.average.to(fabric.device)
@@ -133,9 +134,11 @@ class State:
         """
         self.steps = steps
         for group in self.optimizer.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * group["scale"]
         self.guard.remember(self.done)
         self._gradient(batch)
+        for p in self.method.held(self.done):
+            p.grad = None
         if not self.error and (norm := self._norm()) is not None:
             self.norm = norm if self.norm is None else torch.maximum(self.norm, norm)
 
@@ -230,6 +233,11 @@ class State:
         scaler = self.fabric.strategy.precision.state_dict()
         about = {"step": self.done, "config": config, "scaler": scaler, "noted": noted}
         self._write(path, tensors, about)
+
+    def save_weights(self, path: Path, config: Json) -> None:
+        """What is kept at the end, without what only training needs."""
+        tensors = checkpoint.collect(self.method, None, self.average)
+        self._write(path, tensors, {"step": self.done, "config": config})
 
     def _write(self, path: Path, tensors: dict[str, Tensor], about: Json) -> None:
         with together(self.fabric):

@@ -13,7 +13,9 @@ from torch import Tensor
 
 from reglet.data.images import Images
 from reglet.data.splits import some_of_each
-from reglet.diagnostics import rankme
+from reglet.diagnostics import alpha_req, lidar, rankme
+from reglet.engine.best import LABEL_FREE
+from reglet.engine.feed import ViewPolicy
 from reglet.method import Method, innermost
 from reglet.probes.knn import knn_probe
 
@@ -142,6 +144,61 @@ class OnlineKNN:
         assert images.labels is not None
         rows = [model.call(_encode, x) for x in prepared(images, self.prepare, model.device, index=index)]
         return torch.cat(rows), images.labels[index].to(model.device)
+
+
+class LabelFree:
+    """How many directions the features of some images use, which needs no labels: RankMe, alpha-ReQ or LiDAR.
+
+    The same images, and for LiDAR the same views of them, at every look.
+
+    name: rankme, alphareq or lidar.  policy: whose global views LiDAR takes, VIEWS of each image.
+    """
+
+    VIEWS = 8
+
+    def __init__(
+        self,
+        name: str,
+        images: Images,
+        prepare: Callable[[Tensor], Tensor],
+        *,
+        policy: ViewPolicy | None = None,
+        most: int = 1000,
+        every: int = 1,
+    ) -> None:
+        if name not in LABEL_FREE:
+            raise ValueError(f"scores without labels are {', '.join(LABEL_FREE)}; got {name!r}")
+        if name == "lidar" and policy is None:
+            raise ValueError("lidar compares views of an image: give a policy")
+        self.name, self.images, self.prepare, self.policy, self.every = name, images, prepare, policy, every
+        shuffled = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
+        self.index = shuffled[:most].sort().values
+
+    def due(self, done: int, *, steps: int, per_epoch: int) -> bool:
+        return done % (self.every * per_epoch) == 0 or done == steps
+
+    def score(self, model: Trained) -> Scores:
+        with model.evaluating():
+            if self.name == "lidar":
+                return {"lidar": lidar(self._views(model))}
+            z = torch.cat([model.call(_encode, x) for x in self._prepared(model)])
+        return {self.name: rankme(z) if self.name == "rankme" else alpha_req(z)}
+
+    def _prepared(self, model: Trained) -> Iterator[Tensor]:
+        return prepared(self.images, self.prepare, model.device, index=self.index)
+
+    def _views(self, model: Trained) -> Tensor:
+        """(views, n, d)"""
+        assert self.policy is not None
+        generator, rows = torch.Generator().manual_seed(0), []
+        for part in self.index.split(256):
+            images = self.images.batch(part).to(model.device)
+            found: list[Tensor] = []
+            while len(found) < self.VIEWS:
+                views = self.policy.apply(images, self.policy.draw(len(part), generator))
+                found += views[: self.policy.n_global]
+            rows.append(torch.stack([model.call(_encode, view) for view in found[: self.VIEWS]]))
+        return torch.cat(rows, dim=1)
 
 
 def accuracy(

@@ -127,7 +127,9 @@ def _load(folder: Path, data: str) -> tuple[Config, Parts, Method]:
         raise RunError(f"the run in {folder} has no checkpoint yet")
     tensors, _ = checkpoint.read(folder / CHECKPOINT)
     size = stored["resolved"]["size"] if data else config.size  # other images need not have the size of the run's own
-    parts = build_parts(replace(config, init_from="", resume=False, size=size, data=data or config.data))
+    parts = build_parts(
+        replace(config, init_from="", pretrained=False, resume=False, size=size, data=data or config.data)
+    )
     averaged = checkpoint.part(tensors, "ema.module.")
     encoder = deepcopy(parts.method) if averaged else parts.method
     try:

@@ -17,7 +17,8 @@ from reglet.evaluate.evaluation import Evaluation, evaluate
 from reglet.evaluate.labelled import at_most, split
 from reglet.evaluate.probing import DEFAULT
 from reglet.evaluate.untrained import RANDOM, untrained
-from reglet.export import CARD, fresh_encoder, load_encoder, load_head, load_weights, versions
+from reglet.export import CARD, fresh_encoder, load_encoder, load_head, start_from, versions
+from reglet.train import START
 
 Json = dict[str, Any]
 REPORT = "eval.json"
@@ -90,9 +91,11 @@ def before_training(run: Path, card: Json) -> tuple[dict[str, nn.Module], Json]:
     stored = read_config(run / CONFIG) if (run / CONFIG).exists() else {}
     seed, start = stored.get("seed", 0), stored.get("init_from", "")
     encoders = {RANDOM: fresh_encoder(card, seed=seed)}
-    if start and Path(start).exists():
-        encoders[f"before training, {start}"] = again = fresh_encoder(card, seed=seed)
-        load_weights(again, Path(start))
+    kept = run / START  # of `reglet adapt`
+    if (kept / CARD).exists() or (start and Path(start).exists()):
+        name = start or stored.get("model", "")
+        encoders[f"before training, {name}"] = again = fresh_encoder(card, seed=seed)
+        start_from(again, str(kept) if (kept / CARD).exists() else start)
     return encoders, {"architecture": card["architecture"], "model": card.get("model", {}), "seed of weights": seed}
 
 

@@ -16,6 +16,9 @@ from reglet.methods.mixed import Mixed as Mixed
 from reglet.methods.moco import MoCoV3 as MoCoV3
 from reglet.methods.momentum import Teacher as Teacher
 from reglet.methods.momentum import half_cosine as half_cosine
+from reglet.methods.partly import Partly as Partly
+from reglet.methods.partly import freeze_all_but_last as freeze_all_but_last
+from reglet.methods.preserved import Preserved as Preserved
 from reglet.methods.regularized import Regularized as Regularized
 from reglet.methods.stl import STL as STL
 from reglet.methods.stl import PartnerViews as PartnerViews

@@ -1,6 +1,7 @@
 """Features in, scores out; no trainer."""
 
 from reglet.probes.few_label import FewLabelScore as FewLabelScore
+from reglet.probes.few_label import few_label_correct as few_label_correct
 from reglet.probes.few_label import few_label_probe as few_label_probe
 from reglet.probes.finetune import FineTuneScore as FineTuneScore
 from reglet.probes.finetune import fine_tune as fine_tune

@@ -60,6 +60,32 @@ def few_label_probe(
     return FewLabelScore(float(values.mean()), float(values.std()) if draws > 1 else 0.0, scores)
 
 
+def few_label_correct(
+    train: Float[Tensor, "m d"],
+    train_labels: Int[Tensor, " m"],
+    test: Float[Tensor, "n d"],
+    test_labels: Int[Tensor, " n"],
+    *,
+    per_class: int = 10,
+    draws: int = 5,
+    seed: int = 0,
+) -> Float[Tensor, " n"]:
+    """For each test feature the share of draws in which the linear probe is right; its mean is the score above.
+
+    >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
+    >>> few_label_correct(x, y, x, y, per_class=5).mean().item()
+    1.0
+    """
+    right: list[Tensor] = []
+
+    def score(x: Tensor, y: Tensor, x_test: Tensor, y_test: Tensor) -> float:
+        right.append((linear_probe(x, y, x_test, y_test, strengths=[0.1]).logits.argmax(1) == y_test).double())
+        return float(right[-1].mean())
+
+    few_label_probe(train, train_labels, test, test_labels, per_class=per_class, draws=draws, probe=score, seed=seed)
+    return torch.stack(right).mean(0)
+
+
 def some_of_each(labels: Int[Tensor, " m"], per_class: int, *, seed: int) -> Int64[Tensor, "_"]:
     """Indices of `per_class` samples of every class."""
     counts = labels.bincount()

@@ -33,7 +33,7 @@ def layer_groups(
     check.not_negative(weight_decay=weight_decay)
     if not layer_decay <= 1:
         raise ValueError(f"layer_decay is a factor in (0, 1], got {layer_decay}")
-    depth, top = _depths(backbone, blocks)
+    depth, top = depths(backbone, blocks)
     groups: dict[tuple[int, bool], dict[str, Any]] = {}
     for name, p in backbone.named_parameters():
         if not p.requires_grad:
@@ -45,21 +45,34 @@ def layer_groups(
     return list(groups.values())
 
 
-def _depths(backbone: nn.Module, blocks: Where | None) -> tuple[dict[str, int], int]:
-    """Parameter name -> l, from 0 to L + 1; and L + 1."""
-    found = list(_blocks(backbone, blocks))
-    outermost = [name for name in found if not any(name.startswith(other + ".") for other in found)]
-    top, outside, depths = len(outermost) + 1, 0, {}
+def depths(backbone: nn.Module, blocks: Where | None = None) -> tuple[dict[str, int], int]:
+    """Parameter name -> l, from 0 to L + 1; and L + 1.
+
+    >>> from reglet.backbones import vit_mini
+    >>> found, top = depths(vit_mini(size=32))
+    >>> top, found["patch_embed.proj.weight"], found["blocks.0.norm1.weight"], found["norm.weight"]
+    (7, 0, 1, 7)
+    """
+    outermost = block_names(backbone, blocks)
+    top, outside, found = len(outermost) + 1, 0, {}
     for name, _ in backbone.named_parameters():
         inside = [i + 1 for i, block in enumerate(outermost) if name.startswith(block + ".")]
         outside = top if inside else outside
-        depths[name] = inside[0] if inside else outside
-    return depths, top
+        found[name] = inside[0] if inside else outside
+    return found, top
 
 
-def _blocks(backbone: nn.Module, blocks: Where | None) -> list[str]:
-    if blocks is not None:
-        return list(matching(backbone, blocks))
+def block_names(backbone: nn.Module, blocks: Where | None = None) -> list[str]:
+    """The names of the outermost blocks, in model order.
+
+    >>> block_names(nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 2)))
+    ['0', '1']
+    """
+    found = list(matching(backbone, blocks)) if blocks is not None else _known_blocks(backbone)
+    return [name for name in found if not any(name.startswith(other + ".") for other in found)]
+
+
+def _known_blocks(backbone: nn.Module) -> list[str]:
     for glob in BLOCKS:
         try:
             return list(matching(backbone, glob))

@@ -9,6 +9,7 @@ from reglet.diagnostics.robustness.perturbations import PERTURBATIONS as PERTURB
 from reglet.diagnostics.robustness.perturbations import frames_of as frames_of
 from reglet.diagnostics.robustness.score import Robustness as Robustness
 from reglet.diagnostics.robustness.score import Stability as Stability
+from reglet.diagnostics.robustness.score import correct_under_corruption as correct_under_corruption
 from reglet.diagnostics.robustness.score import flip_rate as flip_rate
 from reglet.diagnostics.robustness.score import robustness as robustness
 from reglet.diagnostics.robustness.score import stability as stability

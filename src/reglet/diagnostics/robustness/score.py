@@ -73,6 +73,33 @@ def robustness(
     return Robustness(clean, tuple(severities), found)
 
 
+def correct_under_corruption(
+    predict: Predict,
+    images: Tensor,
+    labels: Int[Tensor, " n"],
+    *,
+    corruptions: Sequence[str] = tuple(CORRUPTIONS),
+    severities: Sequence[int] = SEVERITIES,
+    seed: int = 0,
+    batch: int = 256,
+) -> Float[Tensor, " n"]:
+    """For each image the share of corruptions and severities under which `predict` is right.
+
+    >>> images, labels = torch.zeros(4, 3, 8, 8), torch.tensor([0, 0, 1, 1])
+    >>> always_one = lambda x: torch.ones(len(x), dtype=torch.int64)
+    >>> correct_under_corruption(always_one, images, labels, corruptions=["contrast"], severities=[3]).tolist()
+    [0.0, 0.0, 1.0, 1.0]
+    """
+    _check(images, labels, corruptions, severities)
+    truth, right = labels.cpu(), torch.zeros(len(images), dtype=torch.float64)
+    for name in corruptions:
+        for severity in severities:
+            for i in torch.arange(len(images)).split(batch):
+                x = corrupt(images[i.to(images.device)], name, severity=severity, seed=seed, index=i)
+                right[i] += classes(predict, x) == truth[i]
+    return right / (len(corruptions) * len(severities))
+
+
 @dataclass(frozen=True)
 class Stability:
     """accuracy: perturbation -> accuracy over all frames but the clean first of noises (what SER prints).

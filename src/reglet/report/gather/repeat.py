@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from reglet.engine.config import Config
+from reglet.engine.config import COMMANDS, Config
 from reglet.engine.run_folder import CONFIG, DERIVED
 from reglet.export import CARD, versions
 
@@ -61,7 +61,7 @@ def command(settings: Json) -> str | None:
     >>> command({"command": "pretrain", "epochs": 3, "data": "my photos/", "loss.slices": 64, "lr": 1e-3})
     "reglet pretrain epochs=3 'data=my photos/' loss.slices=64"
     """
-    if settings.get("command") not in ("pretrain", "train"):
+    if settings.get("command") not in COMMANDS:
         return None
     usual = {f.name: f.default for f in fields(Config)} | {"resume": settings.get("resume")}
     words = [

@@ -23,6 +23,7 @@ from reglet.evaluate.run import open_data, open_encoder, reading, require_same
 from reglet.export import CARD, load_head, load_weights, preprocessing
 from reglet.method import Method, innermost
 from reglet.seeded import seeded
+from reglet.train import trained_backbone
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
@@ -78,13 +79,16 @@ def open_source(run: Path, *, data: str = "") -> Source:
 
 def _of_run(run: Path, data: str) -> Source:
     config, stored = read_run(run)
-    parts = build_parts(replace(config, init_from="", resume=False))
+    parts = build_parts(replace(config, init_from="", pretrained=False, resume=False))
     tensors, _ = checkpoint.read(run / CHECKPOINT)
     checkpoint.load_module(parts.method, checkpoint.part(tensors, "ema.module.") or checkpoint.part(tensors, "method."))
     size, in_channels = stored["resolved"]["size"], parts.in_channels
-    encoder = _build(config, size=size, in_channels=in_channels)
-    load_weights(encoder, run if (run / CARD).exists() else run / CHECKPOINT)
-    fresh = not config.init_from and not config.of("model").get("pretrained")
+    if (run / CARD).exists():
+        encoder = _build(config, size=size, in_channels=in_channels)
+        load_weights(encoder, run)
+    else:
+        encoder = trained_backbone(config, run / CHECKPOINT, size=size, in_channels=in_channels).eval()
+    fresh = not (config.init_from or config.pretrained or config.of("model").get("pretrained"))
     if data:
         train, test = open_data(run, data, "", "", size=size, channels=in_channels)
     else:

@@ -1,0 +1,198 @@
+"""Any method, held to the weights that it started from: what a network knew is kept while it learns something else.
+
+With theta the weights of the backbone, theta_0 those at the start, f and f_0 the two networks (f_0 frozen, in eval
+mode), x every view that the method gives its backbone:
+
+    l2sp       1/2 |theta - theta_0|^2 over the trained weights                   Li et al., ICML 2018, arXiv:1802.01483
+    features   mean over x of d(f(x), f_0(x))                                     the pooled features
+    class      the same of the class tokens after the last block
+    gram       mean over x and tokens j, k of (<z_j, z_k> - <u_j, u_k>)^2         DINOv3's anchor, arXiv:2508.10104
+
+d is 1 - cos or, with distance="l2", the mean squared difference.  z, u: tokens of the last block in f and f_0, scaled
+to length 1, without class tokens and registers.  L2-SP has a second term, an L2 penalty on new layers: here that is the
+optimizer's weight decay.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from copy import deepcopy
+from typing import Any, Literal, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from reglet import check
+from reglet.attach import Layout, matching, watch
+from reglet.backbones.protocol import prefix_tokens
+from reglet.blocks import L2, Cosine, Gram
+from reglet.method import Batch, Method, innermost
+from reglet.precision import at_least_float32
+from reglet.probes.layer_decay import block_names
+from reglet.schedules import Weight
+from reglet.shares import SharedWeight
+from reglet.types import Scalar, Terms, total
+
+Distance = Literal["cosine", "l2"]
+KINDS = ("features", "class", "gram", "l2sp")
+
+
+class Preserved(Method):
+    """`method`'s terms, and for each of `keep` a term "preserve.NAME" that holds the backbone to its start.
+
+        Preserved(JointEmbedding(vit, loss), ["features", "gram"], weight="share:0.2")
+
+    weight: a number, a schedule or a share of the gradient on the backbone; or one for each of `keep`.  Several shares
+        are measured one after another, as wrappers in a nest are.
+    distance: of features and class tokens.
+    block: of which class tokens and Gram matrices are taken; the last, if not given.
+    start: the network to be held to; a copy of the backbone as it is now, if not given.
+
+    The start is a part of this module: it is saved with it, never trained, and not exported.  At the very start all
+    terms are 0, and so are their gradients, up to the batch norms: these have the statistics of the batch in training,
+    and their own in the start.
+
+    >>> from reglet.backbones import ConvNet
+    >>> from reglet.losses import VICRegLoss
+    >>> from reglet.methods import JointEmbedding
+    >>> method = Preserved(JointEmbedding(ConvNet(), VICRegLoss()), ["l2sp", "gram"], weight=1.0)
+    >>> sorted(method(Batch(torch.randn(2, 4, 3, 16, 16).unbind(), n_global=2)))
+    ['covariance', 'invariance', 'preserve.gram', 'preserve.l2sp', 'variance']
+    """
+
+    def __init__(
+        self,
+        method: Method,
+        keep: Sequence[str],
+        *,
+        weight: Weight | Mapping[str, Weight] = "share:0.2",
+        distance: Distance = "cosine",
+        block: str = "",
+        start: nn.Module | None = None,
+    ) -> None:
+        super().__init__()
+        if not keep or len(set(keep)) != len(keep):
+            raise ValueError(f"keep is one or more of {', '.join(KINDS)}, each once; got {', '.join(keep) or 'none'}")
+        for kind in keep:
+            check.choice("keep", kind, KINDS)
+        check.choice("distance", distance, get_args(Distance))
+        weights = weight if isinstance(weight, Mapping) else dict.fromkeys(keep, weight)
+        if missing := [kind for kind in keep if kind not in weights]:
+            raise ValueError(f"no weight is given for {', '.join(missing)}")
+        self.method, self.keep = method, tuple(keep)
+        self.start = (deepcopy(self.backbone) if start is None else start).requires_grad_(False).eval()
+        self.balance = nn.ModuleDict({kind: SharedWeight(weights[kind]) for kind in keep})
+        self.distance = Cosine() if distance == "cosine" else L2()
+        self.gram = Gram()
+        self.block = ""
+        if {"class", "gram"} & set(keep):
+            self.block = block or block_names(self.start)[-1]
+            matching(self.backbone, self.block)
+        prefix = prefix_tokens(self.start)
+        if "class" in keep and not prefix:
+            raise ValueError(f"preserve=class: {type(self.start).__name__} has no class token; take features")
+        self.layout = Layout(skip_tokens=prefix)
+        if "l2sp" in keep and not self._pairs():
+            raise ValueError(
+                "preserve=l2sp: no weight of the start is trained, so none can move away from it (lora= trains new "
+                "ones); take features or gram"
+            )
+
+    @property
+    def backbone(self) -> nn.Module:
+        return innermost(self.method).get_submodule("backbone")
+
+    def train(self, mode: bool = True) -> "Preserved":
+        super().train(mode)
+        self.start.eval()
+        return self
+
+    def forward(self, batch: Batch) -> Terms:
+        with self._calls() as calls:
+            terms: Terms = dict(self.method(batch))
+        found = self._distances(calls)
+        weights = list(self.backbone.parameters())
+        for kind in self.keep:
+            terms[f"preserve.{kind}"] = self.balance[kind](found[kind], total(terms), on=weights)
+        return terms
+
+    def encode(self, x: Float[Tensor, "n ..."]) -> Tensor:
+        return self.method.encode(x)
+
+    def after_step(self, step: int, steps: int) -> None:
+        self.method.after_step(step, steps)
+
+    @contextmanager
+    def _calls(self) -> Iterator[list["_Call"]]:
+        """What the backbone is given and gives while this is open.  Hooks come and go, so a copy is free of them."""
+        calls: list[_Call] = []
+
+        def seen(_net: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+            calls.append(_Call(args[0], output))
+
+        if self.keep == ("l2sp",):
+            yield calls
+            return
+        handle = self.backbone.register_forward_hook(seen)
+        eye = watch(self.backbone, self.block) if self.block else None
+        try:
+            if eye is None:
+                yield calls
+            else:
+                with eye.open() as taps:
+                    yield calls
+                for call, tokens in zip(calls, taps[self.block], strict=True):
+                    call.tokens = tokens
+        finally:
+            handle.remove()
+            if eye is not None:
+                eye.remove()
+
+    def _distances(self, calls: Sequence["_Call"]) -> dict[str, Scalar]:
+        found: dict[str, list[Scalar]] = {kind: [] for kind in self.keep if kind != "l2sp"}
+        for call in calls:
+            before = self._at_start(call.x)
+            for kind, values in found.items():
+                values.append(self._distance(kind, call, before))
+        means = {kind: torch.stack(values).mean() for kind, values in found.items()}
+        return means | ({"l2sp": self._moved()} if "l2sp" in self.keep else {})
+
+    def _distance(self, kind: str, now: "_Call", before: "_Call") -> Scalar:
+        if kind == "features":
+            return self.distance(now.features[:, None], before.features[:, None])
+        if kind == "class":
+            return self.distance(*(self.layout.first_token(each.tokens)[:, None] for each in (now, before)))
+        z, u = (self.layout.tokens(each.tokens)[0] for each in (now, before))
+        if z.shape[1] < 2:
+            raise ValueError(
+                f"preserve=gram compares the tokens of an image, and {self.block} puts out one alone: name an earlier "
+                "block by preserve.block="
+            )
+        return self.gram(z, u)
+
+    @torch.no_grad()
+    def _at_start(self, x: Tensor) -> "_Call":
+        if not self.block:
+            return _Call(x, self.start(x))
+        eye = watch(self.start, self.block)
+        try:
+            with eye.open() as taps:
+                features = self.start(x)
+        finally:
+            eye.remove()
+        return _Call(x, features, taps[self.block][0])
+
+    def _pairs(self) -> list[tuple[Tensor, Tensor]]:
+        own = dict(self.start.named_parameters())
+        return [(p, own[name]) for name, p in self.backbone.named_parameters() if p.requires_grad and name in own]
+
+    def _moved(self) -> Scalar:
+        return torch.stack([at_least_float32(p - q).square().sum() for p, q in self._pairs()]).sum() / 2
+
+
+class _Call:
+    """A forward of the backbone: its input, its features and, where asked for, what `block` put out."""
+
+    def __init__(self, x: Tensor, features: Tensor, tokens: Tensor | None = None) -> None:
+        self.x, self.features = x, features
+        self.tokens: Any = tokens
