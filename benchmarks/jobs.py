@@ -15,9 +15,8 @@ from benchmarks.timing import spread
 
 SEEDS = 4
 TASKS = {
-    "audio": ("steps=150", "batch=32"),
-    "segmentation": ("steps=40", "batch=8"),
-    "series-ssl": ("steps=150", "batch=64"),
+    "audio": ("steps=60", "batch=32"),
+    "series-ssl": ("steps=60", "batch=64"),
 }
 
 

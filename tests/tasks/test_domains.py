@@ -259,3 +259,27 @@ def test_help_names_every_key(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_loss_that_is_not_finite_stops_it(tmp_path: Path) -> None:
     with pytest.raises(NonFiniteError, match="step"):
         train(TASK, config(tmp_path, steps=20, loss="coral", lr=1e9, leave_out="ink"), images())
+
+
+def test_pairs(data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [f"data={data}", "steps=3", "per_domain=4", "checkpoints=1", "seeds=2", "leave_out=ink", f"out={tmp_path}"]
+    sim = ["sim=stages.*", "sim_weight=0.1"]
+    assert main(["train", "task=domains", *words, *sim, "paired=true"]) == 0
+    said = capsys.readouterr()
+    assert said.err.count("rhoSIM: test") == 2
+    assert "without, %" in said.out
+    both = json.loads((tmp_path / "task.json").read_text())
+    (row,) = both["held_out"]
+    a, b = row["without"]["accuracy"], row["accuracy"]
+    assert row["difference"]["difference"] == pytest.approx(((b[0] - a[0]) + (b[1] - a[1])) / 2)
+    assert both["average"]["difference"] == row["difference"]
+    assert len(list((tmp_path / "runs").glob("*.json"))) == 4
+    assert main(["report", str(tmp_path)]) == 0
+    assert "without, %" in (tmp_path / "report.html").read_text()
+    capsys.readouterr()
+    for given, wanted in (([], a), (sim, b)):  # each arm alone finds its runs stored
+        assert main(["train", "task=domains", *words, *given]) == 0
+        assert json.loads((tmp_path / "task.json").read_text())["held_out"][0]["accuracy"] == wanted
+    assert len(list((tmp_path / "runs").glob("*.json"))) == 4, "nothing was trained again"
+    assert main(["train", "task=domains", *words, "sim=auto"]) == 2
+    assert "suggests no blocks" in capsys.readouterr().err

@@ -68,6 +68,13 @@ def show_domains(report: Json, console: Console) -> None:
     console.print(f"loss {config['loss']}, {config['model']} on {report['data']['name']}, {config['seeds']} seeds")
     console.print(f"selection: {config['selection']}\n")
     table = Table(box=None, pad_edge=False)
+    if "difference" in report["average"]:
+        for name in ("held out", "without, %", "with, %", "difference", "95 % interval", "told apart"):
+            table.add_column(name, justify="left" if name == "held out" else "right")
+        for row in (*report["held_out"], report["average"]):
+            table.add_row(row.get("domain", "average"), *_pair(row))
+        console.print(table)
+        return
     for name in ("held out", "accuracy, %", "s.e.", "chosen, by seed: lr @ checkpoint"):
         table.add_column(name, justify="left" if name in ("held out",) else "right")
     for row in report["held_out"]:
@@ -75,6 +82,13 @@ def show_domains(report: Json, console: Console) -> None:
         table.add_row(row["domain"], *_per_cent(row), chosen)
     table.add_row("average", *_per_cent(report["average"]), "")
     console.print(table)
+
+
+def _pair(row: Json) -> list[str]:
+    d = row["difference"]
+    interval = f"{100 * d['low']:+.1f} to {100 * d['high']:+.1f}" if d["seeds"] > 1 else ""
+    told = "yes" if d["told"] else "no"
+    return [_per_cent(row["without"])[0], _per_cent(row)[0], f"{100 * d['difference']:+.1f}", interval, told]
 
 
 def _per_cent(row: Json) -> tuple[str, str]:

@@ -85,13 +85,18 @@ def by_score(report: Json) -> tuple[Table, str]:
 
 
 def by_domain(report: Json) -> tuple[Table, str]:
-    rows = [
-        [row.get("domain", "average"), f"{100 * row['mean']:.1f}", _error(row)]
-        for row in (*report["held_out"], report["average"])
-    ]
+    every = (*report["held_out"], report["average"])
+    rows = [[row.get("domain", "average"), f"{100 * row['mean']:.1f}", _error(row)] for row in every]
+    head = ["held out", "accuracy, %", "standard error"]
+    if "difference" in report["average"]:
+        head += ["without, %", "difference", "95 % interval"]
+        for cells, row in zip(rows, every, strict=True):
+            d = row["difference"]
+            cells += [f"{100 * row['without']['mean']:.1f}", f"{100 * d['difference']:+.1f}"]
+            cells += [f"{100 * d['low']:+.1f} to {100 * d['high']:+.1f}"]
     config = report["config"]
     about = f"loss {config['loss']}, {config['model']}, {config['seeds']} seeds, selection by {config['selection']}"
-    return Table("Accuracy by domain", ["held out", "accuracy, %", "standard error"], rows), about
+    return Table("Accuracy by domain", head, rows), about
 
 
 def _mean(value: Json | None) -> str:

@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from reglet.attach import matching
 from reglet.engine.attachments import detach, with_attachments
@@ -31,6 +31,7 @@ from reglet.tasks.task import AnyTask, RunsItself, Setup
 from reglet.train import fit
 
 Json = dict[str, Any]
+C = TypeVar("C", bound=TaskConfig)
 Scores = dict[str, float]
 REPORT, NETWORK = "task.json", "network.safetensors"
 WITHOUT, WITH = "without", "with"
@@ -79,15 +80,18 @@ def run(name: str, task: AnyTask, config: TaskConfig) -> Json:
 
 def runs(name: str, config: TaskConfig, mark: str) -> list[Run]:
     """Both arms of a seed before the next seed."""
-    arms = (WITHOUT, WITH) if config.paired else (WITH,) if config.sim or config.attached() else (WITHOUT,)
     return [
         Run(arm, seed, settings=depends_on(name, of_arm(config, arm), mark))
         for seed in range(config.seed, config.seed + config.seeds)
-        for arm in arms
+        for arm in arms(config)
     ]
 
 
-def of_arm(config: TaskConfig, arm: str) -> TaskConfig:
+def arms(config: TaskConfig) -> tuple[str, ...]:
+    return (WITHOUT, WITH) if config.paired else (WITH,) if config.sim or config.attached() else (WITHOUT,)
+
+
+def of_arm(config: C, arm: str) -> C:
     """The configuration of an arm: without rhoSIM and other attachments, none of their keys."""
     if arm == WITH:
         return config
@@ -145,6 +149,8 @@ def regularized(setup: Setup, config: TaskConfig) -> tuple[Method, list[str]]:
     example = first_batch(setup.feed)
     if config.sim:
         names = config.blocks(setup.sim_blocks)
+        if not names:
+            raise ValueError(f"sim={config.sim}: this network suggests no blocks; name them, such as sim=stages.*")
         matching(innermost(method).get_submodule(setup.inside), names)  # an error that names blocks as the user does
         where = [f"{setup.inside}.{block}" for block in names]
         given = {"seed": config.seed, "channel_dim": setup.channel_dim}
@@ -173,16 +179,15 @@ def summary(finished: Sequence[Finished]) -> Json:
         values = {arm: [float(scores[score]) for scores in rows] for arm, rows in arms.items()}
         found[score] = {arm: _spread(some) for arm, some in values.items()}
         if all(values.values()):
-            p = paired(values[WITHOUT], values[WITH])
-            told = p.verdict != "cannot be told"  # whether that is good depends on the score
-            found[score]["difference"] = {
-                "difference": p.difference,
-                "low": p.low,
-                "high": p.high,
-                "seeds": p.seeds,
-                "told": told,
-            }
+            found[score]["difference"] = difference(values[WITHOUT], values[WITH])
     return found
+
+
+def difference(without: Sequence[float], arm: Sequence[float]) -> Json:
+    """What was changed, seed by seed.  Whether that is good depends on the score."""
+    p = paired(without, arm)
+    told = p.verdict != "cannot be told"
+    return {"difference": p.difference, "low": p.low, "high": p.high, "seeds": p.seeds, "told": told}
 
 
 def _spread(values: Sequence[float]) -> Json | None:

@@ -40,8 +40,6 @@ class DomainsConfig(TaskConfig):
                 raise ValueError(f"{key} must be at least 1, got {getattr(self, key)}")
         if self.steps and self.checkpoints > self.steps:
             raise ValueError(f"{self.steps} steps have no {self.checkpoints} checkpoints")
-        if self.paired:
-            raise ValueError("task=domains has no pairs: run it with sim= and without, into two directories")
         if self.latent and self.loss != "erm":
             raise ValueError(f"latent={self.latent} takes the place of the loss: leave loss={self.loss} out")
         if not all(0 < rate < math.inf for rate in self.tried):

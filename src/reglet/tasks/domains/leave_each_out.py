@@ -1,6 +1,7 @@
 """Each domain left out in turn, over seeds and learning rates; one of DomainBed's three rules chooses what is reported.
 
-Gulrajani and Lopez-Paz, ICLR 2021, arXiv:2007.01434.
+Gulrajani and Lopez-Paz, ICLR 2021, arXiv:2007.01434.  With paired=true every run has a twin without rhoSIM and other
+attachments, for which the rule chooses by itself.
 """
 
 from collections.abc import Sequence
@@ -20,7 +21,7 @@ from reglet.methods.domains import Choice, leave_one_domain_out, oracle, trainin
 from reglet.runs import Finished, Run, execute, interval
 from reglet.tasks.domains.config import DomainsConfig
 from reglet.tasks.domains.task import Curve, DomainsTask, check, curve
-from reglet.tasks.run import REPORT, depends_on, describe, train_one
+from reglet.tasks.run import REPORT, WITH, WITHOUT, arms, depends_on, describe, difference, of_arm, train_one
 
 Json = dict[str, Any]
 NAME = "domains"
@@ -47,22 +48,37 @@ def leave_each_out(config: DomainsConfig) -> Json:
         jobs=config.jobs,
         line=in_words,
     )
-    curves = {key_of(f.run): curve(f.scores, checkpoints=config.checkpoints) for f in finished}
-    tested, every = domains_tested(config, images), domains_of(images)
-    seeds = list(range(config.seed, config.seed + config.seeds))
-    rows = [_row(config, test, every, seeds, curves) for test in tested]
-    average = [mean(row["accuracy"][i] for row in rows) for i in range(len(seeds))]
+    tables = [table(config, images, [f for f in finished if arm_of(f.run) == arm]) for arm in arms(config)]
+    if config.paired:
+        _compare(*tables)
     report = {
         "task": NAME,
         "config": config.flat(),
         "data": {"name": images.name, "fingerprint": images.fingerprint, "images": len(images)},
         "notes": notes,
-        "held_out": rows,
-        "average": {"accuracy": average, **_spread(average)},
+        **tables[-1],
     }
     if first:
         write_json(out / REPORT, report)
     return report
+
+
+def table(config: DomainsConfig, images: Images, finished: Sequence[Finished]) -> Json:
+    """One row for each domain left out, and their average, of one arm."""
+    curves = {key_of(f.run): curve(f.scores, checkpoints=config.checkpoints) for f in finished}
+    tested, every = domains_tested(config, images), domains_of(images)
+    seeds = list(range(config.seed, config.seed + config.seeds))
+    rows = [_row(config, test, every, seeds, curves) for test in tested]
+    average = [mean(row["accuracy"][i] for row in rows) for i in range(len(seeds))]
+    return {"held_out": rows, "average": {"accuracy": average, **_spread(average)}}
+
+
+def _compare(without: Json, arm: Json) -> None:
+    """Beside each row of `arm`: the same row without, and what was changed, seed by seed."""
+    pairs = zip([*without["held_out"], without["average"]], [*arm["held_out"], arm["average"]], strict=True)
+    for base, row in pairs:
+        row["without"] = {key: value for key, value in base.items() if key != "domain"}
+        row["difference"] = difference(base["accuracy"], row["accuracy"])
 
 
 def domains_of(images: Images) -> list[str]:
@@ -80,15 +96,23 @@ def runs(config: DomainsConfig, images: Images) -> list[Run]:
     without = list(domains_tested(config, images))
     if config.selection == "leave_one_domain_out":
         without += [f"{d},{test}" for test in domains_tested(config, images) for d in every if d != test]
-    own = depends_on(NAME, config, images.fingerprint)
-    for free in ("selection", "rates", "leave_out"):
-        del own[free]
+    own = {arm: depends_on(NAME, of_arm(config, arm), images.fingerprint) for arm in arms(config)}
+    for settings in own.values():
+        for free in ("selection", "rates", "leave_out"):
+            del settings[free]
     return [
-        Run(f"lr {lr:g}", seed, fold=left, settings={**own, "lr": lr})
+        Run(f"lr {lr:g}", seed, fold=left, settings={**settings, "lr": lr})
         for seed in range(config.seed, config.seed + config.seeds)
         for left in without
         for lr in config.tried
+        for settings in own.values()
     ]
+
+
+def arm_of(run: Run) -> str:
+    """Both arms of a pair have the same name, so that a run is stored once, however it was asked for."""
+    attached = run.settings["sim"] or any(key.startswith("attach.") for key in run.settings)
+    return WITH if attached else WITHOUT
 
 
 def key_of(run: Run) -> Key:
@@ -98,7 +122,7 @@ def key_of(run: Run) -> Key:
 def compute(run: Run, images: Images, *, config: DomainsConfig) -> Json:
     out = Path(config.out) / "runs" / run.key
     own = replace(
-        config,
+        of_arm(config, arm_of(run)),
         leave_out=run.fold,
         lr=run.settings["lr"],
         rates="",
@@ -111,8 +135,8 @@ def compute(run: Run, images: Images, *, config: DomainsConfig) -> Json:
 
 def in_words(finished: Finished) -> str:
     last = max((key for key in finished.scores if key.startswith("test@")), key=lambda key: int(key[5:]))
-    left = finished.run.fold.replace(",", " and ")
-    return f"seed {finished.run.seed}, without {left}, {finished.run.arm}: test {finished.scores[last]:.4f}"
+    left, sim = finished.run.fold.replace(",", " and "), ", rhoSIM" if finished.run.settings["sim"] else ""
+    return f"seed {finished.run.seed}, without {left}, {finished.run.arm}{sim}: test {finished.scores[last]:.4f}"
 
 
 def choose(rule: str, curves: Sequence[Curve], held_out: Sequence[Sequence[Curve]]) -> Choice:
