@@ -248,7 +248,16 @@ START = "start"  # the folder in that of a run of `reglet adapt` with the encode
 
 
 def export_start(parts: Parts, config: Config) -> None:
-    """The encoder that `reglet adapt` begins with, which the end is compared with."""
+    """The encoder that `reglet adapt` begins with, which the end is compared with.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> from reglet.export import load_encoder
+    >>> with TemporaryDirectory() as place:
+    ...     config = from_flat({"command": "pretrain", "data": "digits", "batch": 16, "out": place})
+    ...     export_start(build_parts(config), config)
+    ...     load_encoder(Path(place, START))[0].dim
+    128
+    """
     folder = Path(config.out) / START
     if (folder / CARD).exists():
         return
@@ -297,7 +306,16 @@ def export_run(out: Path, *, to: Path | None = None, which: str = "last") -> Jso
 
 
 def trained_backbone(config: Config, file: Path, *, size: int, in_channels: int) -> nn.Module:
-    """The plain network with the weights of a checkpoint; low-rank updates are merged."""
+    """The plain network with the weights of a checkpoint; low-rank updates are merged.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> words = {"command": "pretrain", "data": "digits", "model": "convnet", "batch": 16, "steps": 2, "knn_every": 0}
+    >>> with TemporaryDirectory() as place:
+    ...     config = from_flat({**words, "out": f"{place}/a"})
+    ...     done = run(config, shown=False)
+    ...     trained_backbone(config, done.out / CHECKPOINT, size=32, in_channels=3).dim
+    128
+    """
     options = {key: value for key, value in config.of("model").items() if key != "pretrained"}
     backbone = backbones.build(config.model, size=size, in_channels=in_channels, **options)
     if config.lora:
