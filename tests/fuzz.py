@@ -50,6 +50,7 @@ class Draw:
     log: list[str] = field(default_factory=list)
     leaves: list[Tensor] = field(default_factory=list)
     degenerate: bool = False  # some tensor does not vary over samples
+    device: str = "cpu"  # of the tensors
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -121,6 +122,10 @@ class Draw:
             self.leaves.append(x.requires_grad_())
         self.log.append(f"{kind} {tuple(shape)} {dtype} x {self.scale if scale is None else scale:g}")
         return x
+
+    def whole(self, most: int, axes: str) -> Tensor:
+        """Numbers from 0 to most - 1."""
+        return torch.randint(most, self.shape(axes), generator=self.generator, device="cpu").to(self.device)
 
     def labels(self, *, soft: bool = True) -> Tensor:
         n = next(iter(self.shape("n")), 1)
@@ -364,7 +369,8 @@ def manifold_mixup(draw: Draw) -> Any:
     mixing = latent.ManifoldMixup(model, ["0", "1"], **draw.args(alpha=(2.0,), with_input=(True, False)))
     p = mixing.draw(draw.arg("n", draw.sizes["n"]), draw.generator)
     n = draw.sizes["n"] + draw.wrong()
-    x = torch.randn(n, width, generator=draw.generator).to(draw.dtype)  # the network is the user's, and so its input
+    # The network is the user's, and so its input.
+    x = torch.randn(n, width, generator=draw.generator, device="cpu").to(draw.device, draw.dtype)
     return mixing(x, p), mixing.labels(draw.labels(), p, num_classes=draw.arg("num_classes", classes))
 
 
@@ -473,10 +479,10 @@ def selection(draw: Draw) -> Any:
 
 def elements(draw: Draw) -> groups.D4:
     n = draw.sizes["n"] + draw.wrong()
-    turn = torch.randint(4, (n,), generator=draw.generator)
+    turn = torch.randint(4, (n,), generator=draw.generator, device="cpu")
     if draw.wrong():
         turn = turn + 4
-    return groups.D4(turn, torch.rand(n, generator=draw.generator) < 0.5)
+    return groups.D4(turn, torch.rand(n, generator=draw.generator, device="cpu") < 0.5)
 
 
 @row("groups.act", "groups.D4")
@@ -521,7 +527,7 @@ def symmetry(draw: Draw) -> Any:
 
 
 def one_each(draw: Draw) -> Tensor:
-    return torch.rand(draw.shape("n")[:1] or 1, generator=draw.generator)
+    return torch.rand(draw.shape("n")[:1] or 1, generator=draw.generator, device="cpu").to(draw.device)
 
 
 @row(
@@ -772,6 +778,7 @@ probe("knn_probe", k=(3,), temperature=(0.07, 1))
 probe("linear_probe", strengths=STRENGTHS, **CHOSEN)
 probe("ridge_probe", strengths=STRENGTHS, **CHOSEN)
 probe("few_label_probe", per_class=(2,), draws=(1, 2), seed=(0,))
+probe("few_label_correct", per_class=(2,), draws=(1, 2), seed=(0,))
 probe(
     "mlp_probe", width=(4,), epochs=(1,), rates=((1e-3,), [1e-3, 1e-2]), batch=(4,), weight_decay=(0.0, 0.1), **CHOSEN
 )
@@ -817,7 +824,7 @@ def layer_groups(draw: Draw) -> Any:
 @row("probes.fine_tune")
 def fine_tune(draw: Draw) -> Any:
     draw.sizes |= {"h": 6, "w": 6, "n": 8}
-    images = [torch.randint(256, draw.shape("n c h w"), generator=draw.generator).to(torch.uint8) for _ in range(2)]
+    images = [draw.whole(256, "n c h w").to(torch.uint8) for _ in range(2)]
     labels = every_class(draw), every_class(draw)
     arguments = draw.args(
         batch=(4, 256),
@@ -843,7 +850,7 @@ def fine_tune(draw: Draw) -> Any:
 def segmentation_probe(draw: Draw) -> Any:
     grid, epochs = draw.arg("grid", (3, 3)), draw.arg("epochs", 1)
     tokens = draw.tensor("n t d", grad=False), draw.tensor("n t d", grad=False)
-    masks = [torch.randint(2, draw.shape("n h w"), generator=draw.generator) for _ in range(2)]
+    masks = [draw.whole(2, "n h w") for _ in range(2)]
     if draw.wrong():
         masks[0] = draw.random.choice((masks[0] - 1, masks[0].float(), masks[0].bool(), masks[0][0]))
     arguments = draw.args(ignore=(None,), batch=(2, 16), lr=(2e-3,), weight_decay=(0.01,), seed=(0,))
@@ -870,7 +877,7 @@ def of_scores(draw: Draw) -> Any:
 @row("probes.metrics.auroc", "probes.metrics.multilabel_auroc", "probes.metrics.exact_match")
 def of_truth(draw: Draw) -> Any:
     """Areas are undefined where no class has both kinds of samples."""
-    scores, truth = draw.tensor("n k", grad=False), torch.rand(draw.shape("n k"), generator=draw.generator) < 0.5
+    scores, truth = draw.tensor("n k", grad=False), draw.whole(2, "n k") < 1
     if draw.wrong():
         truth = draw.random.choice((truth.int(), truth.float(), truth[..., :1], truth.tolist()))
     if draw.random.random() < 0.3:
@@ -900,6 +907,12 @@ def of_predictions(draw: Draw) -> Any:
             lambda: probes.metrics.mean_iou(probes.metrics.confusion(guess, y, classes=k)[: 2 if draw.wrong() else 3]),
         )
     )()
+
+
+@row("probes.metrics.dice", "probes.metrics.iou")
+def of_a_table(draw: Draw) -> Any:
+    table = 1 + draw.whole(5, "k k")  # a class that neither occurs nor was predicted has no score
+    return draw.random.choice((probes.metrics.dice, probes.metrics.iou))(table - (9 if draw.wrong() else 0))
 
 
 @row("probes.metrics.wilson_interval")

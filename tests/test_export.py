@@ -168,9 +168,11 @@ def test_a_card_that_prepares_otherwise_is_noticed(tmp_path: Path, monkeypatch: 
 def test_a_folder_of_any_name(name: str, options: dict[str, int], tmp_path: Path) -> None:
     """The code names a file; what its name says is not run."""
     folder = tmp_path / "q\"x');raise SystemExit('ran')#{encoder.safetensors}\\"
-    exported(folder, name, **options)
+    net = exported(folder, name, **options)
+    given = {"name": name, "size": 32, "in_channels": 3, "card": {"model": options}}
+    export(net, folder, **given, head=nn.Linear(backbones.protocol.dim_of(net), 2), classes=["a", "b"])
     card = json.loads((folder / "card.json").read_text())
-    assert card["verified"]["by"] == "the code above"
+    assert card["verified"]["by"] == card["classifier"]["verified"]["by"] == "the code above"
     assert "SystemExit" not in card["load"]
 
 

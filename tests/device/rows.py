@@ -110,9 +110,28 @@ def _blocks() -> list[Row]:
         "patch-ntxent-one-way": {"symmetric": False},
     }.items():
         made.append(Row(f"blocks/{name}", partial(_patch_ntxent, options), trains=True))
+    for sampling in ("per_sample", "salient"):
+        sim = partial(reglet.SIM, sampling=sampling)
+        made.append(Row(f"blocks/sim-{sampling}", partial(_sim, sim), trains=True, copies=1))
     for kind in (reglet.Cosine, reglet.L2, reglet.CKA, reglet.Gram):
         made.append(Row(f"blocks/{kind.__name__}", partial(_taught, kind), trains=True))
+    for on in ("pooled", "tokens"):
+        made.append(Row(f"attach/features-{on}", partial(_features, on), trains=True, copies=1, random=True))
     return made
+
+
+def _features(on: Any, device: torch.device) -> Step:
+    """A regularizer of views on the features of two blocks."""
+    net, x = _net().to(device), torch.randn(4, 3, 12, 12, generator=seeded()).to(device)
+    attached = reglet.attach(net, ["0", "1"], reglet.VISReg(slices=8), on=on, rho=0.5)
+
+    def step() -> dict[str, Tensor]:
+        net.zero_grad()
+        loss = net(x).square().mean() + attached.loss()
+        loss.backward()
+        return {"loss": loss.detach(), "gradient": next(net.parameters()).grad}
+
+    return step
 
 
 def _taught(kind: Callable[[], nn.Module], device: torch.device) -> Step:
@@ -167,6 +186,7 @@ def _latent() -> list[Row]:
         "noisy": lambda: latent.NoisyLatents(8),
         "cross-entropy": lambda: latent.CrossEntropy(label_smoothing=0.1),
         "balanced": lambda: latent.CrossEntropy(criterion=tails.BalancedSoftmax([5, 3, 4])),
+        "adjusted": lambda: latent.CrossEntropy(criterion=tails.LogitAdjustment([5, 3, 4])),
     }
     made = [
         Row(f"latent/{name}", partial(_latent_loss, kind), trains=True, random=name == "noisy", copies=name == "noisy")
@@ -183,8 +203,22 @@ def _latent() -> list[Row]:
         made.append(Row(f"latent/{name}", partial(_operator, name, kind), trains=True, copies=1))
     made.append(Row("latent/mixup-labels", partial(_soft, latent.Mixup(1.0)), trains=True, copies=1))
     made.append(Row("latent/cutmix-labels", partial(_soft, latent.CutMix(1.0)), trains=True, copies=1))
+    made.append(Row("latent/manifold-mixup", _manifold_mixup, trains=True, copies=2))  # to mix x, and to mix y
     made.append(Row("tails/bcl", _bcl, trains=True))
     return made
+
+
+def _manifold_mixup(device: torch.device) -> Step:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(6, 5), nn.ReLU(), nn.Linear(5, 3)).to(device)
+    mixing = latent.ManifoldMixup(net, ["0", "1"])
+    x, y = torch.randn(6, 6, generator=seeded()).to(device), (torch.arange(6) % 3).to(device)
+
+    def step() -> list[Tensor]:
+        p = mixing.draw(6, seeded(1))
+        return [mixing(x, p), mixing.labels(y, p, num_classes=3)]
+
+    return step
 
 
 def _latent_loss(kind: Callable[[], nn.Module], device: torch.device) -> Step:
@@ -228,7 +262,13 @@ def _groups() -> list[Row]:
         Row("groups/act", _act, trains=True, copies=1),
         Row("groups/act-on-tokens", _act_on_tokens, trains=True, copies=1),
         Row("groups/symmetry", _symmetry, trains=True, copies=1),
+        Row("groups/align", _align, trains=True, copies=1),
     ]
+
+
+def _align(device: torch.device) -> Step:
+    y, g = torch.randn(8, 16, 3, generator=seeded()).to(device), groups.D4.every()
+    return lambda: groups.align(y, g, grid=(4, 4), to=(6, 6))
 
 
 def _act(device: torch.device) -> Step:
@@ -321,6 +361,7 @@ def _methods() -> list[Row]:
         "coral": domains.CORAL,
         "mmd": domains.MMD,
         "groupdro": partial(domains.GroupDRO, domains=2),
+        "union": lambda: domains.OnUnion(latent.CrossEntropy(label_smoothing=0.1)),
     }
     for name, loss in losses.items():
         made.append(Row(f"domains/{name}", partial(_domain_loss, loss), trains=True))
@@ -380,6 +421,7 @@ def _probes() -> list[Row]:
         "linear-sgd": lambda *a: probes.linear_sgd_probe(*a, **few)._asdict(),
         "mlp": lambda *a: probes.mlp_probe(*a, width=8, epochs=2, rates=(0.01,))._asdict(),
         "few-label": lambda *a: probes.few_label_probe(*a, per_class=3, draws=2)._asdict(),
+        "few-label-correct": lambda *a: probes.few_label_correct(*a, per_class=3, draws=2),
     }
     made = [Row(f"probes/{name}", partial(_probe, kind), trains=False, tolerance=1e-3) for name, kind in kinds.items()]
     made.append(Row("probes/segmentation", _segmentation, trains=False, tolerance=1e-3))

@@ -26,9 +26,11 @@ def weights(out: Path) -> dict[str, Tensor]:
         ((), ()),
         # In single precision Adam makes 3e-5 of the rounding of small gradients, their parts summed in another order.
         (("double=1",), ("strategy=fsdp",)),
+        (("double=1", "optimizer=sgd"), ("strategy=fsdp",)),
+        (("double=1", "optimizer=lars", "lr=0.1"), ("strategy=fsdp",)),
         (("double=1",), ("micro_batch=3",)),
     ],
-    ids=["ddp", "fsdp", "cache"],
+    ids=["ddp", "fsdp", "fsdp sgd", "fsdp lars", "cache"],
 )
 def test_two_ranks_end_where_one_does(tmp_path: Path, both: tuple[str, ...], words: tuple[str, ...]) -> None:
     one = start(f"out={tmp_path / 'one'}", *COMMON, *both)

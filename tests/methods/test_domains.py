@@ -149,8 +149,8 @@ def test_irm_penalty_with_soft_labels() -> None:
 
 
 def test_irm_penalty_refuses_logits_whose_gradient_would_overflow() -> None:
-    """The penalty is 0, because half of the samples are right; its gradient has products of logits."""
-    logits = torch.tensor([[1e20, -1e20], [1e20, -1e20]], requires_grad=True)
+    """The first sample is right and the second nearly, so the penalty is 0; its gradient has products of logits."""
+    logits = torch.tensor([[1e20, 0], [1e20, 9.2e19]], requires_grad=True)
     with pytest.raises(ValueError, match=r"the square of the logits overflows torch.float32 for input of up to 1e\+20"):
         irm_penalty(logits, torch.tensor([0, 1]))
 

@@ -48,7 +48,7 @@ def canvas_digits(split: Literal["train", "test", "all"] = "all", *, seed: int =
     torch.Size([500, 3, 32, 32])
     """
     glyphs, labels = _load()
-    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0))
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(0), device="cpu")
     parts = {"train": order[TEST:], "test": order[:TEST], "all": order}
     if split not in parts:
         raise ValueError(f"split is one of {', '.join(parts)}; got {split!r}")

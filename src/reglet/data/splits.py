@@ -69,14 +69,16 @@ def hold_out(n: int, fraction: float, *, seed: int = 0) -> tuple[Index, Index]:
     count = round(fraction * n)
     if not 0 < count < n:
         raise ValueError(f"a fraction of {fraction} leaves one of the two parts of {n} samples empty")
-    shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(seed), device="cpu")
     return shuffled[count:].sort().values, shuffled[:count].sort().values
 
 
 def _shuffled(labels: Tensor, c: int, seed: int) -> Tensor:
     """A class's samples in an order of its own, so that one class's number does not move another's samples."""
     members = (labels == c).nonzero()[:, 0]
-    return members[torch.randperm(len(members), generator=torch.Generator().manual_seed((seed << 16) + c))]
+    return members[
+        torch.randperm(len(members), generator=torch.Generator().manual_seed((seed << 16) + c), device="cpu")
+    ]
 
 
 def _counts(sizes: list[int], count: int) -> list[int]:

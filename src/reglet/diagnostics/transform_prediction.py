@@ -69,7 +69,7 @@ def predict_transform(
     n = len(images)
     if n < 4:
         raise ValueError(f"predicting a transform needs at least 4 images, got {n}")
-    shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(seed)).to(images.device)
+    shuffled = torch.randperm(n, generator=torch.Generator().manual_seed(seed), device="cpu").to(images.device)
     train, test = shuffled[: n // 2], shuffled[n // 2 :]
     plain = _pooled(layers(images)) if pair else {}
     seen = [_pooled(layers(g.image(images))) for g in transforms]

@@ -14,7 +14,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.optim.sgd import sgd
 
+from reglet.engine.shard import local
 from reglet.method import Method, innermost
 from reglet.probes.layer_decay import depths
 
@@ -96,15 +98,32 @@ def build_optimizer(
 
 
 class SGD(torch.optim.SGD):
-    """torch's, whose fused form leaves its momentum uninitialized where the very first step is skipped (torch 2.13)."""
+    """torch's fused kernel on each rank's own part of the weights.
+
+    torch 2.13 has none for sharded weights, and leaves the momentum uninitialized where the very first step is skipped.
+    """
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        loss = None if closure is None else torch.enable_grad()(closure)()
         for group in self.param_groups:
-            for p in group["params"] if group["momentum"] else ():
-                if p.grad is not None and "momentum_buffer" not in self.state[p]:
-                    self.state[p]["momentum_buffer"] = torch.zeros_like(p)
-        return super().step(closure)
+            moved = [p for p in group["params"] if p.grad is not None]
+            kept: list[Tensor | None] = [self._momentum(p) if group["momentum"] else None for p in moved]
+            sgd(
+                [local(p) for p in moved],
+                [local(p.grad) for p in moved],
+                kept,
+                fused=True,
+                grad_scale=getattr(self, "grad_scale", None),
+                found_inf=getattr(self, "found_inf", None),
+                **{key: group[key] for key in ("weight_decay", "momentum", "lr", "dampening", "nesterov", "maximize")},
+            )
+        return loss
+
+    def _momentum(self, p: Tensor) -> Tensor:
+        if "momentum_buffer" not in self.state[p]:
+            self.state[p]["momentum_buffer"] = torch.zeros_like(p)
+        return local(self.state[p]["momentum_buffer"])
 
 
 class LARS(torch.optim.Optimizer):

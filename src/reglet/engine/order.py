@@ -53,7 +53,7 @@ class Shuffled:
 
 @lru_cache(maxsize=4)
 def _permutation(n: int, seed: int, epoch: int) -> Int64[Tensor, " n"]:
-    return torch.randperm(n, generator=generator(seed, ORDER, epoch))
+    return torch.randperm(n, generator=generator(seed, ORDER, epoch), device="cpu")
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class WithReplacement:
         return max(1, self.n // self.batch)
 
     def indices(self, step: int) -> Int64[Tensor, " b"]:
-        return torch.randint(self.n, (self.batch,), generator=generator(self.seed, ORDER, step))
+        return torch.randint(self.n, (self.batch,), generator=generator(self.seed, ORDER, step), device="cpu")
 
 
 def rank_slice(batch: int, rank: int, world: int) -> slice:

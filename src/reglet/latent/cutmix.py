@@ -53,8 +53,12 @@ class CutMix:
         """Takes the same number of random values whether or not the batch is cut."""
         check.whole(1, n=n)
         lam = float(beta(self.alpha, 1, generator))
-        y, x, coin = torch.rand(3, generator=generator, dtype=torch.float64).tolist()
-        return Cut(lam=lam if coin < self.prob else 1.0, centre=(y, x), partner=torch.randperm(n, generator=generator))
+        y, x, coin = torch.rand(3, generator=generator, dtype=torch.float64, device="cpu").tolist()
+        return Cut(
+            lam=lam if coin < self.prob else 1.0,
+            centre=(y, x),
+            partner=torch.randperm(n, generator=generator, device="cpu"),
+        )
 
     def apply(self, x: Float[Tensor, "n c h w"], p: Cut) -> Float[Tensor, "n c h w"]:
         require_batch(p.partner, x, None, None, None, None)

@@ -13,7 +13,7 @@ from reglet import check
 
 def beta(alpha: float, n: int, generator: torch.Generator | None = None) -> Float64[Tensor, " n"]:
     """`n` draws from Beta(alpha, alpha).  numpy makes them, because torch's sampler takes no generator."""
-    seed = int(torch.randint(2**63 - 1, (), generator=generator))
+    seed = int(torch.randint(2**63 - 1, (), generator=generator, device="cpu"))
     return torch.from_numpy(np.random.default_rng(seed).beta(alpha, alpha, n))
 
 

@@ -39,7 +39,7 @@ class GaussianNoise:
     def draw(self, n: int, generator: torch.Generator | None = None) -> Float[Tensor, "n d"]:
         """Standard normal noise."""
         check.whole(1, n=n)
-        return torch.randn(n, self.dim, generator=generator)
+        return torch.randn(n, self.dim, generator=generator, device="cpu")
 
     def apply(self, x: Float[Tensor, "n d"], p: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         require_batch(p, x, None, self.dim)

@@ -58,7 +58,7 @@ class ManifoldMixup:
         self._alterations: list[Alteration] = [alter(model, name, self._operator(name)) for name in blocks]
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> LayerMix:
-        layer = self.layers[int(torch.randint(len(self.layers), (), generator=generator))]
+        layer = self.layers[int(torch.randint(len(self.layers), (), generator=generator, device="cpu"))]
         return LayerMix(layer, self.mixup.draw(n, generator))
 
     def __call__(self, x: Float[Tensor, "n ..."], p: LayerMix) -> Any:

@@ -59,7 +59,7 @@ class MixStyle:
         """Takes the same number of random values whether or not the batch is changed."""
         check.whole(1, n=n)
         lam = beta(self.alpha, n, generator)
-        changed = bool(torch.rand((), generator=generator) < self.prob)
+        changed = bool(torch.rand((), generator=generator, device="cpu") < self.prob)
         return Styles(lam if changed else torch.ones_like(lam), self._partners(n, generator))
 
     def apply(self, x: Float[Tensor, "n c ..."], p: Styles) -> Float[Tensor, "n c ..."]:
@@ -89,7 +89,7 @@ class MixStyle:
         return self.apply(x, self.draw(len(x)))
 
     def _partners(self, n: int, generator: torch.Generator | None) -> Int64[Tensor, "n"]:
-        shuffled = torch.randperm(n, generator=generator)
+        shuffled = torch.randperm(n, generator=generator, device="cpu")
         if self.partner == "random":
             return shuffled
         return torch.cat([shuffled[shuffled >= n // 2], shuffled[shuffled < n // 2]])

@@ -45,7 +45,9 @@ class Mixup:
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> Mix:
         check.whole(1, n=n)
-        return Mix(lam=float(beta(self.alpha, 1, generator)), partner=torch.randperm(n, generator=generator))
+        return Mix(
+            lam=float(beta(self.alpha, 1, generator)), partner=torch.randperm(n, generator=generator, device="cpu")
+        )
 
     def apply(self, x: Float[Tensor, "n ..."], p: Mix) -> Float[Tensor, "n ..."]:
         return interpolate(x, p.partner, lam=p.lam)

@@ -42,7 +42,7 @@ class RandomPool:
             warnings.warn(
                 f"pool size {self.size} is above the {most} samples there are to pool: all are pooled", stacklevel=2
             )
-        lots = torch.rand(n, n, generator=generator)
+        lots = torch.rand(n, n, generator=generator, device="cpu")
         if self.exclude_self:
             lots.fill_diagonal_(-1)
         return lots.topk(min(self.size, most), dim=1).indices

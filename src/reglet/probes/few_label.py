@@ -8,6 +8,7 @@ from jaxtyping import Float, Int, Int64
 from torch import Tensor
 
 from reglet import check
+from reglet.precision import in_float64
 from reglet.probes.check import check_classes, check_features
 from reglet.probes.linear import linear_probe
 
@@ -79,7 +80,7 @@ def few_label_correct(
     right: list[Tensor] = []
 
     def score(x: Tensor, y: Tensor, x_test: Tensor, y_test: Tensor) -> float:
-        right.append((linear_probe(x, y, x_test, y_test, strengths=[0.1]).logits.argmax(1) == y_test).double())
+        right.append(in_float64(linear_probe(x, y, x_test, y_test, strengths=[0.1]).logits.argmax(1) == y_test))
         return float(right[-1].mean())
 
     few_label_probe(train, train_labels, test, test_labels, per_class=per_class, draws=draws, probe=score, seed=seed)
@@ -92,7 +93,9 @@ def some_of_each(labels: Int[Tensor, " m"], per_class: int, *, seed: int) -> Int
     rarest = int(counts[counts > 0].min())
     if not 1 <= per_class <= rarest:
         raise ValueError(f"between 1 and {rarest} labels of each class can be drawn, got {per_class}")
-    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed)).to(labels.device)
+    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed), device="cpu").to(
+        labels.device
+    )
     return torch.cat([shuffled[labels[shuffled] == c][:per_class] for c in labels.unique()])
 
 

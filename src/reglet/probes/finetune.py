@@ -104,7 +104,7 @@ def fine_tune(
     logits = _logits(model.eval(), test, size=size, batch=batch)
     if not bool(torch.isfinite(logits).all()):
         raise ValueError(f"fine-tuning diverged at a rate of {lr:g}; expected a lower one")
-    return FineTuneScore(accuracy(logits, test_labels), logits, model)
+    return FineTuneScore(accuracy(logits, test_labels.to(logits.device)), logits, model)
 
 
 def _mixup(alpha: float) -> Mix:
@@ -128,9 +128,10 @@ def _batches(
     """Views and soft labels, epoch after epoch, each without its last incomplete batch; mixed by `mixes` in turn."""
     classes, turn = int(labels.max()) + 1, itertools.count()
     while True:
-        for index in torch.randperm(len(images), generator=generator).split(batch)[: len(images) // batch]:
-            x = policy.apply(images[index], policy.draw(batch, generator))[0]
-            y = F.one_hot(labels[index].long(), classes).float()
+        order = torch.randperm(len(images), generator=generator, device="cpu")
+        for index in order.split(batch)[: len(images) // batch]:
+            x = policy.apply(images[index.to(images.device)], policy.draw(batch, generator))[0]
+            y = F.one_hot(labels[index.to(labels.device)].long(), classes).float()
             if mixes:
                 x, y = mixes[next(turn) % len(mixes)](x, y, generator)
             yield x, y

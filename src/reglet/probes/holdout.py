@@ -20,7 +20,9 @@ Fitter = Callable[[Tensor, Tensor, Tensor | None], Predict]
 def split(labels: Int[Tensor, " m"], *, holdout: float, seed: int) -> tuple[Int64[Tensor, "_"], Int64[Tensor, "_"]]:
     """Indices to fit on and to choose on, `holdout` of every class in the latter."""
     check_choice(holdout=holdout, seed=seed)
-    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed)).to(labels.device)
+    shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed), device="cpu").to(
+        labels.device
+    )
     members = [shuffled[labels[shuffled] == c] for c in labels.unique()]
     counts = [round(holdout * len(m)) for m in members]
     held = torch.cat([m[:k] for m, k in zip(members, counts, strict=True)])

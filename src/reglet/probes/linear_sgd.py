@@ -136,7 +136,7 @@ class _Heads:
         generator = torch.Generator().manual_seed(self.seed)
         for step in range(steps):
             if step % per_epoch == 0:
-                batches = torch.randperm(len(x), generator=generator).to(x.device).tensor_split(per_epoch)
+                batches = torch.randperm(len(x), generator=generator, device="cpu").to(x.device).tensor_split(per_epoch)
             index = batches[step % per_epoch]
             xs, ys = x.index_select(0, index), y[index].expand(1, heads, -1)
             error = torch.addmm(b, w, xs.T).view(classes, -1).softmax(0)

@@ -17,12 +17,14 @@ def dice(table: Int[Tensor, "classes classes"]) -> Float64[Tensor, " classes"]:
     >>> dice(torch.tensor([[90, 2], [4, 4]])).tolist()[1]
     0.5714285714285714
     """
+    _check_table(table)
     table = in_float64(table)
     return 2 * table.diagonal() / (table.sum(0) + table.sum(1))
 
 
 def iou(table: Int[Tensor, "classes classes"]) -> Float64[Tensor, " classes"]:
     """|A and B| / |A or B| = dice / (2 - dice); NaN for a class that neither occurs nor was predicted."""
+    _check_table(table)
     table = in_float64(table)
     right = table.diagonal()
     return right / (table.sum(0) + table.sum(1) - right)
@@ -161,12 +163,16 @@ def many_medium_few(
 
 def mean_iou(table: Int[Tensor, "classes classes"]) -> float:
     """Mean over the classes that occur of intersection / union, from how often label i was taken for j."""
-    check.tensor("table", table, None, None, floating=False)
-    if table.shape[0] != table.shape[1] or bool((table < 0).any()) or not bool(table.any()):
-        raise ValueError(f"expected a table of counts (classes, classes), not all 0; got {tuple(table.shape)}")
+    _check_table(table)
     actual = table.sum(1)
     union = actual + table.sum(0) - table.diagonal()
     return float((table.diagonal() / union)[actual > 0].mean())
+
+
+def _check_table(table: Tensor) -> None:
+    check.tensor("table", table, None, None, floating=False)
+    if table.shape[0] != table.shape[1] or bool((table < 0).any()) or not bool(table.any()):
+        raise ValueError(f"expected a table of counts (classes, classes), not all 0; got {tuple(table.shape)}")
 
 
 def wilson_interval(fraction: float, n: int, *, z: float = 1.96) -> tuple[float, float]:
