@@ -1,13 +1,15 @@
 """A detector of your own on a frozen backbone: its patch tokens, as a map, are what the detector sees.
 
     python examples/detector.py --out runs/detector                      a minute or two
+    python examples/detector.py --seeds 5                                seeds of scenes, weights and batches
     python examples/detector.py --encoder runs/mine                      an encoder of `reglet pretrain model=vit_...`
 
 Scenes of 64 px are made of four canvases, with a digit on each or none.  `PatchMap` is all that is reglet's: it takes
 any backbone with `tokens(x)` -> ((n, t, d), grid), so every ViT and ConvNet of `reglet.backbones`, `Timm(...)`, and
 `Adapter(model, ...)` around a network of yours.  The detector is what a user would bring: two convolutions that say of
 every cell whether the middle of a digit is in it, where its box is, and which digit.  The same detector is trained on
-the tokens of the transformer with random weights; printed is the average precision of both.
+the tokens of the transformer with random weights; printed is the average precision of both, and over several seeds
+the mean, its 95 % interval (Student's t) and that of the paired difference.
 """
 
 import argparse
@@ -29,6 +31,7 @@ from reglet.engine.settings import Settings
 from reglet.export import load_encoder, preprocessing
 from reglet.losses import VISRegLoss
 from reglet.methods import JointEmbedding
+from reglet.runs import interval
 from reglet.train import fit
 
 SIDE, DIGITS = 64, 10
@@ -153,13 +156,13 @@ def average_precision(found: list[tuple[Tensor, Tensor, Tensor]], truth: Scenes,
     return float((best * hit).sum() / truth.there.sum())
 
 
-def measured(backbone: nn.Module, train: Scenes, test: Scenes, *, steps: int) -> dict[str, float]:
+def measured(backbone: nn.Module, train: Scenes, test: Scenes, *, steps: int, seed: int = 0) -> dict[str, float]:
     """A frozen backbone gives the same map every time: it runs once, and the detector is trained on what it gave."""
     maps = PatchMap(backbone)
     prepare = preprocessing(SIDE)
     y, y_test = (torch.cat([maps(prepare(some)) for some in part.images.split(50)]) for part in (train, test))
     cell = SIDE / y.shape[2]
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     detector = Detector(y.shape[1])
     optimizer = torch.optim.AdamW(detector.parameters(), lr=2e-3)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, steps)
@@ -178,32 +181,51 @@ def measured(backbone: nn.Module, train: Scenes, test: Scenes, *, steps: int) ->
     }
 
 
-def pretrained(source: MaskedDigits, out: Path, *, epochs: int) -> ViT:
+def pretrained(source: MaskedDigits, out: Path, *, epochs: int, seed: int = 0) -> ViT:
     """VISReg on single canvases.  Without [CLS], so that the loss is on the mean of the patch tokens."""
-    net = untrained()
-    learner = JointEmbedding(net, VISRegLoss(lam=0.6, slices=256), projector=projector(net.dim, widths=(512, 512, 32)))
+    net = untrained(seed)
+    loss = VISRegLoss(lam=0.6, slices=256, seed=seed)
+    learner = JointEmbedding(net, loss, projector=projector(net.dim, widths=(512, 512, 32)))
     images = InMemory(source.digits.images[:1297], name="digits")
-    settings = Settings(out=str(out), epochs=epochs, batch=64, lr=2e-3, resume=out.exists(), save_every=10**9)
+    settings = Settings(
+        out=str(out), epochs=epochs, batch=64, lr=2e-3, seed=seed, resume=out.exists(), save_every=10**9
+    )
     feed = ImageFeed(images, views.policy("digits-strong", size=32), batch=settings.batch, seed=settings.seed)
     fit(learner, feed, settings)
     return net
 
 
-def untrained() -> ViT:
-    torch.manual_seed(0)
+def untrained(seed: int = 0) -> ViT:
+    torch.manual_seed(seed)
     return ViT(dim=64, depth=4, heads=2, size=32, patch=4, cls_layer=None)
 
 
-def main(out: Path, *, encoder: Path | None, quick: bool) -> None:
+def main(out: Path, *, encoder: Path | None, quick: bool, seeds: int = 1) -> None:
     source = masked_digits()
-    train = scenes(source, 40 if quick else 600, first=0, last=1297, seed=0)
-    test = scenes(source, 20 if quick else 200, first=1297, last=1797, seed=1)
-    trained = load_encoder(encoder)[0] if encoder else pretrained(source, out, epochs=1 if quick else 20)
-    for name, backbone in (("random weights", untrained()), ("pretrained", trained)):
-        score = measured(backbone, train, test, steps=5 if quick else 400)
-        print(
-            f"{name:>16}: average precision of boxes {score['boxes']:.3f}, of boxes with digits {score['digits']:.3f}"
-        )
+    scores: dict[str, list[dict[str, float]]] = {"random weights": [], "pretrained": []}
+    for seed in range(seeds):
+        train = scenes(source, 40 if quick else 600, first=0, last=1297, seed=2 * seed)
+        test = scenes(source, 20 if quick else 200, first=1297, last=1797, seed=2 * seed + 1)
+        own = out if seed == 0 else out.with_name(f"{out.name}-{seed}")
+        trained = load_encoder(encoder)[0] if encoder else pretrained(source, own, epochs=1 if quick else 20, seed=seed)
+        for name, backbone in (("random weights", untrained(seed)), ("pretrained", trained)):
+            found = measured(backbone, train, test, steps=5 if quick else 400, seed=seed)
+            scores[name].append(found)
+            said = f"boxes {found['boxes']:.3f}, boxes with digits {found['digits']:.3f}"
+            print(f"seed {seed}, {name:>14}: average precision of {said}", flush=True)
+    if seeds > 1:
+        summarise(scores)
+
+
+def summarise(scores: dict[str, list[dict[str, float]]]) -> None:
+    """The mean over seeds with its 95 % interval, and that of the difference, paired by seed."""
+    for what in ("boxes", "digits"):
+        values = {name: [score[what] for score in found] for name, found in scores.items()}
+        for name, given in values.items():
+            seen = interval(given)
+            print(f"{what}, {name}: {seen.mean:.3f} ({seen.low:.3f} to {seen.high:.3f}), {seen.n} seeds")
+        gain = interval([b - a for a, b in zip(values["random weights"], values["pretrained"], strict=True)])
+        print(f"{what}, pretrained minus random weights: {gain.mean:+.3f} ({gain.low:+.3f} to {gain.high:+.3f})")
 
 
 if __name__ == "__main__":
@@ -211,5 +233,6 @@ if __name__ == "__main__":
     parser.add_argument("--out", type=Path, default=Path("runs/detector"))
     parser.add_argument("--encoder", type=Path, help="a folder with an encoder that `reglet pretrain` left")
     parser.add_argument("--quick", action="store_true", help="one epoch and a few steps, to see that it runs")
+    parser.add_argument("--seeds", type=int, default=1, help="of scenes, weights and batches")
     given = parser.parse_args()
-    main(given.out, encoder=given.encoder, quick=given.quick)
+    main(given.out, encoder=given.encoder, quick=given.quick, seeds=given.seeds)

@@ -18,10 +18,11 @@ class Batch:
     """One rank's part of a step.  Samples are the first axis of every tensor.
 
     views: of images, global views first, then local ones, each (n, c, h, w), local ones smaller.  A clip, a window of a
-        series or a vector of features is a single view.
+        series, a video (n, t, c, h, w) or a vector of features is a single view.
     labels: classes (n,), masks (n, h, w) or soft labels (n, classes), where the data have them.
     domain: where the data have it.
     draws: what the view policy drew for each view, for methods that predict or undo it.
+    actions: (n, t, a), what was done after each frame of a sequence, where the data have it.
     """
 
     views: Sequence[Tensor]
@@ -29,6 +30,7 @@ class Batch:
     labels: Tensor | None = None
     domain: Tensor | None = None
     draws: Sequence[Any] | None = None
+    actions: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.views[0])
@@ -41,6 +43,7 @@ class Batch:
             labels=None if self.labels is None else self.labels[which],
             domain=None if self.domain is None else self.domain[which],
             draws=None if self.draws is None else [draw.take(which) for draw in self.draws],
+            actions=None if self.actions is None else self.actions[which],
         )
 
     def split(self, size: int) -> list["Batch"]:
@@ -49,11 +52,11 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """All in one copy; draws stay on the host, where they are looked at."""
-        given = [x for x in (self.labels, self.domain) if x is not None]
-        there = iter(moved([*self.views, *given], device))
+        about = (self.labels, self.domain, self.actions)
+        there = iter(moved([*self.views, *(x for x in about if x is not None)], device))
         views = [next(there) for _ in self.views]
-        labels, domain = (None if x is None else next(there) for x in (self.labels, self.domain))
-        return replace(self, views=views, labels=labels, domain=domain)
+        labels, domain, actions = (None if x is None else next(there) for x in about)
+        return replace(self, views=views, labels=labels, domain=domain, actions=actions)
 
 
 class Method(nn.Module, ABC):

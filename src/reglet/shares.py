@@ -88,11 +88,15 @@ class SharedWeight(Scheduled, nn.Module):
 
     def forward(self, term: Tensor, rest: Tensor, *, on: Iterable[Tensor]) -> Tensor:
         """`term` with its weight.  rest: the loss without it.  on: what the gradients are compared on."""
+        return self.value(term, rest, on=on) * term
+
+    def value(self, term: Tensor, rest: Tensor, *, on: Iterable[Tensor]) -> float | Tensor:
+        """The weight alone, for a term that is shown in parts."""
         if not isinstance(self.weight, Share):
-            return self.now("weight") * term
+            return self.now("weight")
         if self.training and term.requires_grad and torch.is_grad_enabled():
             self._measure(term, rest, list(on))
-        return self.now_weight.clone() * term
+        return self.now_weight.clone()
 
     @torch.compiler.disable
     def _measure(self, term: Tensor, rest: Tensor, on: list[Tensor]) -> None:

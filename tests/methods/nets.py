@@ -6,8 +6,21 @@ import torch
 from torch import Tensor, nn
 
 import reglet
+from reglet.backbones import ViT
 from reglet.method import Batch, Method
-from reglet.methods import BYOL, DINO, DINOHead, JointEmbedding, MoCoV3, Preserved, SimSiam, Supervised
+from reglet.methods import (
+    BYOL,
+    DINO,
+    DINOHead,
+    JointEmbedding,
+    MaskedTokens,
+    MoCoV3,
+    Predictive,
+    Preserved,
+    SimSiam,
+    Supervised,
+)
+from reglet.views import BlockMasks, MaskedViews, Policy, View
 
 DIM = 6
 
@@ -32,16 +45,19 @@ def mlp(*widths: int) -> nn.Sequential:
     return nn.Sequential(nn.Linear(widths[0], widths[1]), nn.Tanh(), nn.Linear(widths[1], widths[2]))
 
 
+MASKS = BlockMasks((4, 4), targets=2, least=2)
+
+
 def batch(n: int = 8, *, sizes: tuple[int, ...] = (16, 16), n_global: int = 2, seed: int = 0) -> Batch:
-    """Random views, the same number of them however the samples are cut."""
+    """Random views with masks, the same number of them however the samples are cut."""
     g = torch.Generator().manual_seed(seed)
     views = [torch.randn(n, 3, size, size, generator=g, dtype=torch.float64) for size in sizes]
-    return Batch(views, n_global=n_global, labels=torch.arange(n) % 3)
+    draws = MaskedViews(Policy((View(16),) * len(sizes), n_global=n_global), MASKS).draw(n, g)
+    return Batch(views, n_global=n_global, labels=torch.arange(n) % 3, draws=draws)
 
 
 def cut(whole: Batch, part: slice) -> Batch:
-    assert whole.labels is not None
-    return Batch([v[part] for v in whole.views], n_global=whole.n_global, labels=whole.labels[part])
+    return whole.take(part)
 
 
 MULTI = (16, 16, 8, 8)
@@ -51,6 +67,9 @@ def method(name: str) -> Method:
     """In double precision, without batch norm, the same weights every time."""
     torch.manual_seed(3)
     net = Net()
+    vit = ViT(dim=12, depth=1, heads=2, size=16, patch=4, cls_layer=None)
+    hidden = MaskedTokens(12, masks=MASKS, width=8, depth=1, heads=2, projector=mlp(12, 7, 5), embedding=5)
+    regularizer = reglet.VISReg(slices=16, shared_slices=True, gather=True)
     made: dict[str, Method] = {
         "joint": JointEmbedding(net, reglet.VICRegLoss(gather=True), projector=mlp(DIM, 7, 5)),
         "moco": MoCoV3(net, projector=mlp(DIM, 7, 5), predictor=mlp(5, 7, 5), momentum=0.9),
@@ -60,6 +79,7 @@ def method(name: str) -> Method:
         "byol": BYOL(net, projector=mlp(DIM, 7, 5), predictor=mlp(5, 7, 5), momentum=0.9),
         "simsiam": SimSiam(net, projector=mlp(DIM, 7, 5), predictor=mlp(5, 7, 5)),
         "supervised": Supervised(net, classes=3, label_smoothing=0.1),
+        "predictive": Predictive(vit, regularizer, predictor=hidden, weight=1.0),
     }
     return made[name].double()
 
@@ -74,4 +94,4 @@ def preserved() -> Method:
     return Preserved(m, ["features", "gram", "l2sp"], weight=0.5, start=start).double()
 
 
-NAMES = ("joint", "moco", "dino", "byol", "simsiam", "supervised")
+NAMES = ("joint", "moco", "dino", "byol", "simsiam", "supervised", "predictive")

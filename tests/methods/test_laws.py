@@ -124,7 +124,7 @@ from reglet.method import Batch
 torch.set_num_threads(1)
 for name in NAMES:
     m, b = method(name).float(), batch(sizes=(16, 16, 8))
-    b = Batch([v.float() for v in b.views], n_global=2, labels=b.labels)
+    b = Batch([v.float() for v in b.views], n_global=2, labels=b.labels, draws=b.draws)
     exact = sum(m(b).values())
     with torch.autocast("cpu", torch.bfloat16):
         value = sum(m(b).values())

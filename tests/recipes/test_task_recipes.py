@@ -9,7 +9,15 @@ import torch
 from recipes.efficientnet_lite0 import EfficientNetLite0
 from recipes.recipe import main
 
-from recipes import anomaly_sim, audio_sim, few_shot_adapters, photo_to_sketch, retina_vessels, series_ssl
+from recipes import (
+    anomaly_sim,
+    audio_sim,
+    few_shot_adapters,
+    photo_to_sketch,
+    retina_vessels,
+    series_predict,
+    series_ssl,
+)
 from reglet.runs import Run, read_summary
 
 TINY = {"seeds": "2", "jobs": "1", "steps": "2"}
@@ -83,6 +91,21 @@ def test_series(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert main(small, words(tmp_path, data=folder, batch=16)) == 0
     printed = capsys.readouterr().out
     assert all(f"| {arm} |" in printed for arm in arms)
+
+
+def test_prediction_of_series(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arms = {arm: series_predict.RECIPE.arms[arm] for arm in ("random", "smi", "predict sigreg")}
+    asked = [p for p in series_predict.RECIPE.printed if {p.arm, p.versus} <= arms.keys() and p.folds == ("fsdd",)]
+    own = {"folds": ("fsdd", "smd3"), "files": ("fsdd_logmel.npz", "smd3.npz"), "once": ()}
+    small = replace(series_predict.RECIPE, arms=arms, printed=asked, **own)
+    assert main(small, words(tmp_path, data=folder, batch=16)) == 0
+    printed = capsys.readouterr().out
+    assert all(f"| {arm} |" in printed for arm in arms)
+    claims = read_summary(tmp_path / "summary.json")["claims"]
+    assert [c["claim"] for c in claims] == [
+        "predicting with SIGReg beats no training on spoken digits",
+        "predicting with SIGReg beats invariance (SMI) on spoken digits",
+    ]
 
 
 def test_anomalies(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,6 +8,7 @@ import torch
 from tests.tasks.trained import train
 
 from reglet.losses import SMILoss, VISRegLoss
+from reglet.method import Batch
 from reglet.networks.conv1d import ConvNet1d
 from reglet.tasks.series_ssl import TASK
 from reglet.tasks.series_ssl.config import SeriesSSLConfig
@@ -114,6 +115,32 @@ def test_losses_by_name() -> None:
     torch.testing.assert_close(Invariance()(z), ((z[0] - z[1]) / 2).square().mean())
 
 
+@pytest.mark.parametrize("loss", ["visreg", "sigreg"])
+def test_prediction_learns_and_the_regularizer_keeps_the_rank(tmp_path: Path, loss: str) -> None:
+    path = clips(tmp_path / "c.npz")
+    own = {"data": path, "objective": "predict", "steps": 40, "batch": 64}
+    kinds = {name: SeriesSSLConfig(**own, loss=name) for name in (loss, "none", "random")}
+    data = TASK.load(kinds[loss])
+    found = {name: train(TASK, config, data, seed=0, sim=False).scores for name, config in kinds.items()}
+    assert found[loss]["rank"] > found["none"]["rank"] + 1
+    assert found[loss]["score"] > 0.5, "of five classes"
+    views = train(TASK, SeriesSSLConfig(data=path, loss="random"), data, seed=0, sim=False)
+    assert found["random"] == views.scores, "both objectives start from the same network"
+
+
+def test_of_machines_the_error_of_a_prediction_is_a_score() -> None:
+    config = SeriesSSLConfig(objective="predict", steps=30, batch=16, frame=8)
+    data = TASK.load(config)
+    found = train(TASK, config, data, seed=0, sim=False)
+    assert set(found.scores) == {"score", "rank", "surprise"}
+    method = found.method.eval()
+    with torch.no_grad():
+        wrong = method.surprise(Batch([data.test]))
+    truth = data.y_test.bool()
+    above = (wrong[truth][:, None] > wrong[~truth][None]).float().mean().item()  # AUROC, of one machine
+    assert found.scores["surprise"] == pytest.approx(above, abs=1e-6)
+
+
 def test_knn_distance() -> None:
     bank, x = torch.randn(50, 7), torch.randn(9, 7)
     expected = [sorted(float((b - a).norm()) for b in bank)[:4] for a in x]
@@ -137,7 +164,11 @@ def test_every_machine_is_compared_with_itself() -> None:
 @pytest.mark.parametrize(
     ("says", "options"),
     [
-        ("loss is one of", {"loss": "vicreg"}),
+        ("loss with objective=views is one of", {"loss": "vicreg"}),
+        ("loss with objective=predict is one of", {"loss": "smi", "objective": "predict"}),
+        ("objective is one of views, predict", {"objective": "guess"}),
+        ("frame must be at least 2", {"frame": 1}),
+        ("a weight is a number", {"weight": "much"}),
         ("model is one of", {"model": "tdnn"}),
         ("window must be at least 8", {"window": 4}),
         ("lam is a share", {"lam": 1.5}),

@@ -10,10 +10,11 @@ from typing import cast
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from reglet.backbones.protocol import Grid
+from reglet.types import WrongKindError
 
 EPS = 1e-6  # timm's, for LayerNorm
 
@@ -29,16 +30,19 @@ class PatchEmbed(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, dim: int, *, heads: int) -> None:
+    """causal: a token sees itself and those before it."""
+
+    def __init__(self, dim: int, *, heads: int, causal: bool = False) -> None:
         super().__init__()
-        self.heads = heads
+        self.heads, self.causal = heads, causal
         self.qkv = nn.Linear(dim, 3 * dim)
         self.proj = nn.Linear(dim, dim)
 
     def forward(self, x: Float[Tensor, "n t d"]) -> Float[Tensor, "n t d"]:
         n, t, d = x.shape
         q, k, v = self.qkv(x).view(n, t, 3, self.heads, d // self.heads).permute(2, 0, 3, 1, 4)
-        y: Tensor = self.proj(F.scaled_dot_product_attention(q, k, v).transpose(1, 2).reshape(n, t, d))
+        seen = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        y: Tensor = self.proj(seen.transpose(1, 2).reshape(n, t, d))
         return y
 
 
@@ -156,23 +160,37 @@ class ViT(nn.Module):
         y, grid = self._encode(x)
         return (y if self.cls_token is None else y[:, 1:]), grid
 
+    def visible(self, x: Float[Tensor, "n c h w"], places: Int64[Tensor, "n k"]) -> Float[Tensor, "n k d"]:
+        """The tokens of an image of which only the patches at `places` are seen, numbered row by row."""
+        if self.cls_token is not None:
+            raise WrongKindError("of masked images a ViT has patch tokens only: make it with cls_layer=None")
+        y, _ = self._patches(x)
+        y = y.gather(1, places[:, :, None].expand(-1, -1, y.shape[2]))
+        for block in self.blocks:
+            y = block(y)
+        seen: Tensor = self.norm(y)
+        return seen
+
     def _encode(self, x: Float[Tensor, "n c h w"]) -> tuple[Float[Tensor, "n t d"], Grid]:
-        if x.shape[2] % self.patch or x.shape[3] % self.patch:
-            raise ValueError(
-                f"height and width must be multiples of the patch, {self.patch}; got {x.shape[2]} x {x.shape[3]}"
-            )
-        y: Tensor = self.patch_embed(x)
-        grid: Grid = (y.shape[2], y.shape[3])
-        own, positions = interpolated(self.pos_embed, self.grid, grid, prefix=self.prefix).split(
-            [self.prefix, grid[0] * grid[1]], dim=1
-        )
-        y = y.flatten(2).transpose(1, 2) + positions
+        y, grid = self._patches(x)
+        own = self.pos_embed[:, : self.prefix]
         for i, block in enumerate(self.blocks):
             if i == self.cls_layer:
                 cls = cast(Tensor, self.cls_token) + own if self.prefix else cast(Tensor, self.cls_token)
                 y = torch.cat([cls.expand(y.shape[0], -1, -1), y], dim=1)  # len(y) would be a constant in torch.export
             y = block(y)
         return self.norm(y), grid
+
+    def _patches(self, x: Float[Tensor, "n c h w"]) -> tuple[Float[Tensor, "n t d"], Grid]:
+        """With their positions, as the first block sees them."""
+        if x.shape[2] % self.patch or x.shape[3] % self.patch:
+            raise ValueError(
+                f"height and width must be multiples of the patch, {self.patch}; got {x.shape[2]} x {x.shape[3]}"
+            )
+        y: Tensor = self.patch_embed(x)
+        grid: Grid = (y.shape[2], y.shape[3])
+        positions = interpolated(self.pos_embed, self.grid, grid, prefix=self.prefix)[:, self.prefix :]
+        return y.flatten(2).transpose(1, 2) + positions, grid
 
 
 def interpolated(

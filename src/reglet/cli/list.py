@@ -9,7 +9,7 @@ def names(words: list[str]) -> int:
     from reglet import views
     from reglet.backbones.build import NAMES
     from reglet.data.load import SOURCES
-    from reglet.engine.attachments import ATTACHED
+    from reglet.engine.attachments import ATTACHED, ONE_PLACE
     from reglet.engine.build import LATENT, LOSSES, METHODS
     from reglet.engine.build_equivariant import EQUIVARIANT
     from reglet.tasks import TASKS
@@ -19,6 +19,7 @@ def names(words: list[str]) -> int:
         "models": (*NAMES, "timm/NAME", "hf/NAME"),
         "methods": (*LOSSES, *METHODS),
         "losses": tuple(LOSSES),
+        "regularizers": tuple(ONE_PLACE),
         "views": tuple(views.POLICIES),
         "equivariant": tuple(EQUIVARIANT),
         "latent": tuple(LATENT),
@@ -32,5 +33,5 @@ def names(words: list[str]) -> int:
         if word not in rooms:
             raise ValueError(f"reglet list knows {', '.join(rooms)}; got {word!r}")
     for room in words or rooms:
-        print(f"{room:<11} {', '.join(rooms[room])}")
+        print(f"{room:<13} {', '.join(rooms[room])}")
     return OK

@@ -19,9 +19,10 @@ from reglet.data import Images, Part, load_pair
 from reglet.data.hold_out import require_apart
 from reglet.data.splits import leave_one_out, long_tail, some_labels
 from reglet.engine.arguments import call, call_with
-from reglet.engine.attachments import with_attachments
+from reglet.engine.attachments import ONE_PLACE, with_attachments
 from reglet.engine.build_equivariant import EQUIVARIANT, equivariant_views, make_equivariant
-from reglet.engine.config import Config, Named, no_such, unknown
+from reglet.engine.build_predictive import build_jepa, jepa, masked_views
+from reglet.engine.config import JEPA, Config, Named, no_such, unknown
 from reglet.engine.feed import ImageFeed, ViewPolicy
 from reglet.engine.run_folder import CHECKPOINT
 from reglet.export import preprocessing, start_from
@@ -46,6 +47,7 @@ METHODS: dict[str, Callable[..., Method]] = {
     "dino": methods.DINO,
     "byol": methods.BYOL,
     "simsiam": methods.SimSiam,
+    JEPA: jepa,
 }
 
 MIXINGS = ("mixup", "cutmix", "manifold", "mixstyle")
@@ -121,7 +123,7 @@ def _method_and_views(config: Config, images: Images, *, size: int, in_channels:
         method = _preserved(config, method, start)
     if config.last_blocks or config.lora or config.heads_first:
         method = methods.Partly(method, heads_first=config.heads_first)
-    return method, equivariant_views(config, policy, backbone)
+    return method, masked_views(method, equivariant_views(config, policy, backbone))
 
 
 def _backbone(config: Config, *, size: int, in_channels: int) -> nn.Module:
@@ -243,6 +245,10 @@ def with_sim(
 
 def _method(config: Config, backbone: nn.Module) -> Method:
     """A loss by its name is the joint embedding with that loss."""
+    if config.method == JEPA:
+        own: dict[str, list[int] | None] = {"": None, "none": []}
+        widths = own[config.projector] if config.projector in own else _widths(config.projector)
+        return build_jepa(config, backbone, widths)
     if config.method in METHODS:
         if config.loss or config.projector:
             raise ValueError(
@@ -279,6 +285,8 @@ def _default_views(config: Config, size: int) -> str:
     """The paper's policy, except that crops of small images stay larger than a few pixels."""
     if config.command == "train":
         return "supervised"
+    if config.method == JEPA:
+        return JEPA
     if config.data == "digits":
         return "digits"
     name = config.loss or config.method
@@ -311,6 +319,8 @@ def makers(config: Config) -> dict[str, Callable[..., Any]]:
         found["method"] = methods.Supervised
     elif config.method in METHODS:
         found["method"] = METHODS[config.method]
+        if config.method == JEPA and (config.loss or "visreg") in ONE_PLACE:
+            found["loss"] = ONE_PLACE[config.loss or "visreg"]
     elif name in LOSSES:
         found |= {"loss": LOSSES[name], "method": methods.JointEmbedding}
     if config.latent in LATENT:

@@ -13,6 +13,8 @@ C = TypeVar("C", bound="Named")
 COMMANDS = ("pretrain", "adapt", "train")
 ADAPT = {"lr": 1e-4}  # other defaults: weights that mean something bear smaller steps
 
+JEPA = "jepa"  # the method that predicts tokens: it takes a regularizer as its loss, and a ViT without [CLS]
+
 # What attach.N.KEY= may be, each with an example.
 ATTACH = {
     "where": "blocks.*",
@@ -100,8 +102,8 @@ class Config(Named):
     table: str = option("", "a .csv, .tsv, .jsonl or .parquet with the files in `data` and their labels")
     channels: int = option(0, "of the images in files; 0: as most of them have, 3 for photographs")
     model: str = option("convnet", "the network, such as vit_tiny, resnet18 or timm/NAME (see reglet list models)")
-    method: str = option("visreg", "visreg, barlow, vicreg, dino, ... (see reglet list methods)")
-    loss: str = option("", "another view loss than the method's own (see reglet list losses)")
+    method: str = option("visreg", "visreg, barlow, vicreg, dino, jepa, ... (see reglet list methods)")
+    loss: str = option("", "another view loss than the method's own (reglet list losses); of jepa, its regularizer")
     views: str = option("", "augmentation policy; default: the method's own (see reglet list views)")
     size: int = option(0, "side of the views in pixels; 0: that of the images, at most 224")
     projector: str = option("", "widths of the projector, such as 512-512-128; default: the method's own")
@@ -142,6 +144,8 @@ class Config(Named):
             raise ValueError(
                 "a compiled method sees no hooks and no change of mode: preserve= and heads_first= go without"
             )
+        if self.command != "train" and self.method == JEPA and self.model.startswith("vit_"):
+            object.__setattr__(self, "options", {"model.cls_layer": None, **self.options})
 
     def require_start(self) -> None:
         """An error where `reglet adapt` was given no weights to go on from."""

@@ -14,6 +14,7 @@ from reglet.views.color import (
 )
 from reglet.views.crop import Crops, PadCrop, ResizedCrop, resized_crop
 from reglet.views.draw import Draw, share_geometry
+from reglet.views.masks import BlockMasks, MaskedDraw, MaskedViews, Masks
 from reglet.views.multiview import Policy
 from reglet.views.orientation import hflip, quarter_turn, rotate
 from reglet.views.policies import POLICIES, policy
@@ -21,10 +22,14 @@ from reglet.views.view import View
 
 __all__ = [
     "POLICIES",
+    "BlockMasks",
     "Blur",
     "ColorJitter",
     "Crops",
     "Draw",
+    "MaskedDraw",
+    "MaskedViews",
+    "Masks",
     "Normalize",
     "PadCrop",
     "Policy",

@@ -114,6 +114,11 @@ def digits_strong(size: int, local_size: int) -> Recipe:
     return Recipe((View(size, ResizedCrop((0.5, 1.0), (0.8, 1.25)), rotate=30.0, jitter=jitter, gray=0.5),))
 
 
+def jepa(size: int, local_size: int) -> Recipe:
+    """I-JEPA: a crop and nothing else, not even a flip.  One view."""
+    return Recipe((View(size, ResizedCrop((0.3, 1.0), interpolation="bicubic")),), n_global=1)
+
+
 def plain(size: int, local_size: int) -> Recipe:
     """The whole image, resized and normalised: nothing is random.  One view."""
     return Recipe((View(size, ResizedCrop((1.0, 1.0), (1.0, 1.0), interpolation="bicubic")),), n_global=1)
@@ -140,6 +145,7 @@ POLICIES: dict[str, Callable[[int, int], Recipe]] = {
     "supervised": supervised,
     "domains": domains,
     "probe": probe,
+    "jepa": jepa,
     "digits": digits,
     "digits-strong": digits_strong,
     "plain": plain,

@@ -2,20 +2,36 @@
 
 from dataclasses import dataclass
 
+from reglet import check, schedules
+from reglet.engine.attachments import ONE_PLACE
 from reglet.engine.settings import option
 from reglet.tasks.config import TaskConfig
 from reglet.views.series import SeriesView
 
 LOSSES = ("visreg", "smi", "none", "random")
+NO_REGULARIZER = ("none", "random")
+OBJECTIVES = ("views", "predict")
 
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesSSLConfig(TaskConfig):
     data: str = option("", "labelled clips as of task=audio, or machines as of task=anomaly; nothing: made sines")
     model: str = option("conv1d", "the network", "conv1d")
-    loss: str = option("visreg", "visreg, smi, none: invariance alone, or random: no training", *LOSSES)
+    objective: str = option("views", "embed two views alike, or predict the next frame's embedding", *OBJECTIVES)
+    loss: str = option(
+        "visreg",
+        "visreg, smi, none: invariance or prediction alone, or random: no training; to predict also sigreg, swd, ... "
+        "(see reglet list attach)",
+    )
     lam: float = option(0.6, "share of the regularizer in visreg, against invariance")
-    slices: int = option(256, "directions of visreg")
+    weight: str = option(
+        "", "to predict: weight of the regularizer, or a schedule; nothing: 0.1 of sigreg, otherwise 1"
+    )
+    detach: bool = option(False, "to predict: no gradient through what is predicted")
+    frame: int = option(8, "to predict: points of a series that are one frame")
+    together: bool = option(True, "to predict: regularize the frames of all moments as one batch; false: LeWM's, each")
+    dropout: float = option(0.1, "to predict: of the network that predicts")
+    slices: int = option(256, "directions of visreg and sigreg")
     batch: int = option(128, "series per step")
     lr: float = option(2e-3, "learning rate, after a short warm-up and before a cosine")
     window: int = option(64, "points of a machine that are one series")
@@ -32,16 +48,22 @@ class SeriesSSLConfig(TaskConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for key, allowed in (("model", ("conv1d",)), ("loss", LOSSES)):
+        losses = LOSSES if self.objective == "views" else (*ONE_PLACE, *NO_REGULARIZER)
+        for key, allowed in (("model", ("conv1d",)), ("objective", OBJECTIVES), ("loss", losses)):
             if getattr(self, key) not in allowed:
-                raise ValueError(f"{key} is one of {', '.join(allowed)}; got {getattr(self, key)!r}")
-        for key, least in (("window", 8), ("neighbours", 1), ("pool", 1), ("slices", 1), ("batch", 2)):
+                also = f" with objective={self.objective}" if key == "loss" else ""
+                raise ValueError(f"{key}{also} is one of {', '.join(allowed)}; got {getattr(self, key)!r}")
+        leasts = (("window", 8), ("neighbours", 1), ("pool", 1), ("slices", 1), ("batch", 2), ("frame", 2))
+        for key, least in leasts:
             if getattr(self, key) < least:
                 raise ValueError(f"{key} must be at least {least}, got {getattr(self, key)}")
+        check.probability(dropout=self.dropout)
         if not 0 <= self.lam <= 1:
             raise ValueError(f"lam is a share between 0 and 1, got {self.lam}")
         if self.loss == "random" and self.sim:
             raise ValueError("loss=random trains nothing, so there is nothing for SIM to regularize")
+        if self.weight:
+            schedules.parse(self.weight)
         self.view()
 
     def view(self) -> SeriesView:

@@ -15,13 +15,21 @@ def score(train: Float[Tensor, "n d"], test: Float[Tensor, "m d"], data: Series,
     """Of clips the accuracy of a linear probe; of machines the AUROC of distances, averaged over machines."""
     if not data.watched:
         return linear_probe(train, data.y_train, test, data.y_test, strengths=(STRENGTH,)).accuracy
+    far = test.new_empty(len(test))
+    for i in data.group_test.unique():
+        mine = data.group_test == i
+        far[mine] = knn_distance(train[data.group_train == i], test[mine], k=neighbours)
+    return area_of_machines(far, data)
+
+
+def area_of_machines(far: Float[Tensor, " m"], data: Series) -> float:
+    """The AUROC of a number for each test window, averaged over the machines that have anomalies."""
     areas = []
     for i in data.group_test.unique():
         mine = data.group_test == i
         truth = data.y_test[mine].bool()
         if bool(truth.any()) and not bool(truth.all()):
-            far = knn_distance(train[data.group_train == i], test[mine], k=neighbours)
-            areas.append(multilabel_auroc(far[:, None], truth[:, None]))
+            areas.append(multilabel_auroc(far[mine, None], truth[:, None]))
     return sum(areas) / len(areas)
 
 
