@@ -9,13 +9,18 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from reglet.attach import matching
 from reglet.cli import main
 from reglet.engine.attachments import ATTACHED, TWO_PLACES, detach, with_attachments
 from reglet.engine.build import build_parts
-from reglet.engine.config import from_flat
-from reglet.method import Batch
+from reglet.engine.config import from_flat, parse
+from reglet.engine.feed import Place
+from reglet.method import Batch, innermost
 from reglet.methods import Regularized
 from reglet.schedules import set_step
+from reglet.tasks import TASKS, named
+from reglet.tasks.run import regularized
+from reglet.types import total
 
 
 @pytest.fixture
@@ -151,3 +156,71 @@ def test_the_names_are_listed(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["list", "attach"]) == 0
     said = capsys.readouterr().out
     assert all(name in said for name in ATTACHED)
+
+
+SMALL = {
+    "domains": ["model=convnet", "per_domain=4", "leave_out=paint"],
+    "segmentation": ["batch=2", "width=4", "stages=2", "crop=32"],
+    "audio": ["batch=8", "mels=12", "hop=0.025", "pool=2"],
+    "anomaly": ["batch=4", "window=20"],
+    "few-shot": ["batch=8", "shots=2"],
+    "dense": ["batch=8", "model=convnet", "images=32"],
+    "translation": ["batch=4", "width=4", "depth=1", "places=8"],
+    "series-ssl": ["batch=8", "slices=16"],
+    "series-ssl predict": ["batch=8", "slices=16", "objective=predict"],
+}
+BLOCKS = {"domains": ["stages.0", "stages.1"]}  # where the network suggests none
+
+
+def with_words(name: str, *words: str) -> Any:
+    kind = named(name.split()[0]).config
+    given = dict(word.split("=", 1) for word in (*SMALL[name], "accelerator=cpu", *words))
+    return from_flat({key: parse(key, text, kind) for key, text in given.items()}, kind)
+
+
+def test_no_task_is_forgotten() -> None:
+    assert {name.split()[0] for name in SMALL} == set(TASKS)
+
+
+@pytest.mark.parametrize("name", list(SMALL))
+def test_every_task_takes_attachments(name: str, tmp_path: Path) -> None:
+    """A regularizer of features, and a comparison with another block where there is one; then no trace of them."""
+    task = named(name.split()[0])
+    words = []
+    if name == "domains":
+        rng = np.random.default_rng(0)
+        x, d = rng.integers(0, 255, (60, 8, 8, 3), dtype=np.uint8), np.arange(60) // 20
+        np.savez(tmp_path / "d.npz", images=x, labels=np.arange(60) % 2, domain=np.array(["ink", "paint", "photo"])[d])
+        words = [f"data={tmp_path / 'd.npz'}"]
+    plain = with_words(name, *words)
+    data = task.load(plain)
+    torch.manual_seed(0)
+    setup = task.setup(plain, data)
+    own = BLOCKS.get(name) or setup.sim_blocks
+    first = next(iter(matching(innermost(setup.method).get_submodule(setup.inside), own)))
+    words += [f"attach.0.where={first}", "attach.0.loss=vicreg", "attach.0.on=pooled", "attach.0.name=spread"]
+    method, _ = regularized(setup, with_words(name, *words))
+    setup.feed.open(Place(), steps=1)
+    terms = method.train()(setup.feed(0))
+    setup.feed.close()
+    assert "spread" in terms
+    total(terms).backward()
+    assert torch.isfinite(total(terms))
+    detach(method)
+    assert not any(m._forward_hooks or m._forward_pre_hooks for m in setup.method.modules())
+
+
+@pytest.mark.parametrize("command", ["pretrain", "adapt", "train"])
+def test_the_commands_on_images_take_attachments(command: str, data: Path, tmp_path: Path) -> None:
+    torch.set_num_threads(1)
+    base = [f"data={data}", "model=convnet", "batch=20", "accelerator=cpu", "steps=2", "knn_every=0", "log_every=1"]
+    start = []
+    if command == "adapt":
+        assert main(["pretrain", *base, "projector=16-8", "loss.slices=32", f"out={tmp_path / 'start'}"]) == 0
+        start = [f"init_from={tmp_path / 'start'}"]
+    words = ["attach.0.where=stages.1", "attach.0.loss=patch_ntxent", "attach.0.to=stages.3", "attach.1.loss=sim"]
+    words += ["attach.1.where=stages.1", "attach.1.to=stages.2", "attach.2.where=stages.*", "attach.2.loss=weak_sigreg"]
+    own = [] if command == "train" else ["projector=16-8", "loss.slices=32"]
+    assert main([command, *base, *own, *start, *words, f"out={tmp_path / 'a'}"]) == 0
+    names = ["patch_ntxent@stages.1->stages.3", "sim@stages.1->stages.2", "weak_sigreg@stages.*"]
+    assert all(set(names) <= set(row) for row in rows(tmp_path / "a"))

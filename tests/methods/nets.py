@@ -63,13 +63,17 @@ def cut(whole: Batch, part: slice) -> Batch:
 MULTI = (16, 16, 8, 8)
 
 
+def predictive() -> Predictive:
+    vit = ViT(dim=12, depth=1, heads=2, size=16, patch=4, cls_layer=None)
+    hidden = MaskedTokens(12, masks=MASKS, width=8, depth=1, heads=2, projector=mlp(12, 7, 5), embedding=5)
+    regularizer = reglet.VISReg(slices=16, shared_slices=True, gather=True)
+    return Predictive(vit, regularizer, predictor=hidden, weight=1.0)
+
+
 def method(name: str) -> Method:
     """In double precision, without batch norm, the same weights every time."""
     torch.manual_seed(3)
     net = Net()
-    vit = ViT(dim=12, depth=1, heads=2, size=16, patch=4, cls_layer=None)
-    hidden = MaskedTokens(12, masks=MASKS, width=8, depth=1, heads=2, projector=mlp(12, 7, 5), embedding=5)
-    regularizer = reglet.VISReg(slices=16, shared_slices=True, gather=True)
     made: dict[str, Method] = {
         "joint": JointEmbedding(net, reglet.VICRegLoss(gather=True), projector=mlp(DIM, 7, 5)),
         "moco": MoCoV3(net, projector=mlp(DIM, 7, 5), predictor=mlp(5, 7, 5), momentum=0.9),
@@ -79,7 +83,7 @@ def method(name: str) -> Method:
         "byol": BYOL(net, projector=mlp(DIM, 7, 5), predictor=mlp(5, 7, 5), momentum=0.9),
         "simsiam": SimSiam(net, projector=mlp(DIM, 7, 5), predictor=mlp(5, 7, 5)),
         "supervised": Supervised(net, classes=3, label_smoothing=0.1),
-        "predictive": Predictive(vit, regularizer, predictor=hidden, weight=1.0),
+        "predictive": predictive(),
     }
     return made[name].double()
 
