@@ -34,7 +34,7 @@ def rank(group: Group = None) -> int:
 
 
 def on_any_rank(*flags: bool) -> list[bool]:
-    """For each flag, whether it is set on any rank.  On the CPU where the group can: no device is waited for."""
+    """Whether each flag is set on any rank.  Asked on the CPU where the group can, so that no device has to wait."""
     if world_size() == 1:
         return list(flags)
     counts = torch.tensor([float(flag) for flag in flags]).to(_device_of_messages(None))
@@ -79,8 +79,8 @@ def agree(x: Tensor | Exception, *, dim: int = 0, group: Group = None) -> Ranks:
     """How many samples each rank has along `dim`.
 
     A rank whose own samples are no good passes the error instead of a tensor.  Then every rank raises it, and none is
-    left waiting.  All ranks also raise where they differ in more than the number of samples.  One exchange of three
-    kilobytes; on the CPU where the group can, so that no device is waited for.
+    left waiting.  All ranks also raise where they differ in more than the number of samples.  It costs one exchange of
+    three kilobytes, on the CPU where the group can.
     """
     size = world_size(group)
     if isinstance(x, Tensor) and (x.dtype not in _DTYPES or x.ndim > _AXES):

@@ -29,9 +29,11 @@ def of_one_dtype(tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def no_autocast(x: Tensor) -> AbstractContextManager[object]:
-    """Autocast switched off on the device of `x`; nothing where it is off already, or unknown there (meta).
+    """Switch autocast off on the device of `x`.  Does nothing where it is off already, or where the device has none
+    (meta).
 
-    Products of float32 are full ones, too, where TF32 is allowed outside (`torch.set_float32_matmul_precision`).
+    Products of float32 are computed in full, even where TF32 is allowed outside
+    (`torch.set_float32_matmul_precision`).
     """
     kind = x.device.type
     on = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
@@ -56,10 +58,10 @@ def _full(off: AbstractContextManager[object]) -> Iterator[None]:
 
 
 class FullBackward:
-    """The backward pass of a part of a graph with full products: through `leave` it comes in, through `enter` it goes.
+    """Full products in the backward pass of one part of a graph, which begins at `leave` and ends at `enter`.
 
-    A switch of the whole process, so autograd's other threads see it, and nodes of other parts that autograd takes in
-    between are computed with full products, too.
+    The switch holds for the whole process.  So autograd's other threads see it, and nodes of other parts that are
+    computed in between get full products too.
     """
 
     def __init__(self) -> None:

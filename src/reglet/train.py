@@ -49,7 +49,7 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Result:
-    """encoder: the method whose `encode` is what was learned; the moving average's, where there is one.
+    """encoder: the method to encode with; the moving average where there is one.
 
     finished: False where a signal, `stopped_by`, asked the run to stop before its last step.  A run that has lost its
         patience (`patience=`) is finished.
@@ -226,7 +226,7 @@ def run(config: Config, *, shown: bool = True) -> Result:
 
 
 def _watch(parts: Parts, config: Config) -> list[Watch]:
-    """An online kNN where there are labels, and of a classifier its accuracy at the end."""
+    """A kNN during training where there are labels, and a classifier's accuracy at the end."""
     held = parts.test if parts.test is not None and parts.test.labels is not None else None
     found: list[Watch] = []
     several = parts.images.labels is not None and len(parts.images.labels.unique()) > 1

@@ -169,7 +169,8 @@ class Attachment(nn.Module):
 
     def loss(self) -> Scalar:
         """The loss of all training forwards since the last call, averaged over the calls of a block, then over blocks
-        (or summed, if the loss says so).  Zero if they all were in eval mode, or if gradients are off here and there.
+        (or summed, if the loss says so).  Zero if all of them were in eval mode, or if gradients were off then and are
+        off now.
         """
         terms = self.terms()
         return total(terms) if terms else torch.zeros((), device=self._units[0].device)

@@ -17,7 +17,8 @@ class AveragedGradients:
 
     @torch.compiler.disable
     def watch(self, parameters: Iterable[nn.Parameter], *, on: bool) -> None:
-        """From now on, these too.  A sharded parameter (FSDP2) is left to what sharded it.  One process: nothing."""
+        """Watch these parameters, too.  A sharded one (FSDP2) is left to what sharded it.  In one process nothing is
+        done."""
         self._on, self._waiting = on and world_size() > 1, False
         if not self._on:
             return

@@ -30,7 +30,7 @@ from reglet.types import Scalar
 
 LEAST = 1e-6  # temperature: float32 tells no scores apart that differ by less
 BLOCK = 1 << 21  # scores at a time: 8 MB, a CPU's cache
-LARGE_BLOCK = 1 << 26  # on an accelerator, which fewer and larger kernels keep busy: 256 MB
+LARGE_BLOCK = 1 << 26  # on an accelerator, which wants fewer and larger kernels: 256 MB
 
 
 def patch_ntxent(

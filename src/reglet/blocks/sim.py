@@ -146,7 +146,7 @@ class SIM(nn.Module):
         )
 
     def losses(self, heads: Sequence[SIMHead], pairs: Sequence[Pair]) -> list[Scalar]:
-        """Of one call of each head."""
+        """The losses of one call of each head."""
         return losses(heads, pairs)
 
     def advance(self) -> None:

@@ -93,7 +93,7 @@ class SIMHead(nn.Module):
     def before(self, x: Tensor) -> Taken | Tensor:
         """x_S behind the first layer: the block may overwrite x, and x itself need not live on.
 
-        At the first input of a new size it is not known yet which places the output will have: then all of x.
+        At the first input of a new size the places of the output are not known yet.  Then all of x is kept.
         """
         grid = self.grids.get(self.layout.tokens(x)[1])
         return x.detach().clone() if grid is None else self._take(x, grid)
@@ -144,7 +144,7 @@ class SIMHead(nn.Module):
 
 
 def losses(heads: Sequence[SIMHead], pairs: Sequence[Pair]) -> list[Scalar]:
-    """Of one call of each head.  A head may be in there several times."""
+    """The losses of one call of each head.  A head may be in there several times."""
     groups: dict[object, list[int]] = {}
     for i, (head, pair) in enumerate(zip(heads, pairs, strict=True)):
         layers = head.loss, kind(head.end_of_x), kind(head.end_of_y)

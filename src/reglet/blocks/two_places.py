@@ -23,8 +23,8 @@ def checked(z: Tensor, target: Tensor, *, any_width: bool = False) -> tuple[Tens
 
 
 def unit(y: Float[Tensor, "..."]) -> Float[Tensor, "..."]:
-    """Vectors of length 1, in float32 at least.  eps as large as float32 wants it: the gradient of a vector of zeros is
-    1e6 and not 1e12."""
+    """Vectors of length 1, in float32 at least.  eps is 1e-6, so the gradient at a vector of zeros is 1e6 and not
+    1e12."""
     return F.normalize(at_least_float32(y), dim=-1, eps=1e-6)
 
 
@@ -128,7 +128,7 @@ class Gram(nn.Module):
 
 
 def _similarities(x: Float[Tensor, "n d"]) -> Float[Tensor, "n n"]:
-    """Scaled by the largest entry first, which changes nothing, but that no square overflows."""
+    """Scaled by the largest entry first: the result is the same, and no square overflows."""
     x = x / x.detach().abs().amax().clamp_min(1e-30)
     return unit(x @ x.T)
 
@@ -174,7 +174,7 @@ class CKA(nn.Module):
 
 
 def _centred(x: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
-    """Of a size near 1, which changes nothing, but that no fourth power overflows."""
+    """Centred, and scaled to a size near 1: the result is the same, and no fourth power overflows."""
     x = x - x.mean(0)
     largest = x.detach().abs().amax()
     return x / torch.where(largest > 0, largest, torch.ones_like(largest))

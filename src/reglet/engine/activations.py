@@ -29,7 +29,7 @@ def checkpoint_activations(module: nn.Module) -> None:
 
 @cache
 def _forgetful(kind: type[nn.Module]) -> type[nn.Module]:
-    """A class, and not a new `forward` of each block: a copy of a block would call the first one's."""
+    """A class and not a new `forward` on each block: a copied block would call the `forward` of the original."""
 
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         if not self.training:
@@ -42,8 +42,8 @@ def _forgetful(kind: type[nn.Module]) -> type[nn.Module]:
 
 @contextmanager
 def standing_averages(block: nn.Module) -> Iterator[None]:
-    """Batch norm moves its averages by nothing, and does not count.  (Without averages it would save other tensors for
-    the backward pass than the first time, which torch refuses.)
+    """Batch norm leaves its averages and its count as they are.  (Without averages it would save other tensors than
+    the first time, which torch refuses.)
     """
     before = [(m, m.momentum, m.num_batches_tracked) for m in _norms(block)]
     try:

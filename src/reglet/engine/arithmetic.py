@@ -11,7 +11,7 @@ from reglet.engine.settings import Settings
 
 @contextmanager
 def arithmetic(settings: Settings) -> Iterator[None]:
-    """torch's switches as the settings say; after it, as they were.
+    """Set torch's switches as the settings say, and put them back afterwards.
 
     deterministic: what CUDA needs for the same bits twice.  Kernels that have no deterministic form raise.  cuBLAS asks
     for its workspace in the environment, and looks when it is first used.

@@ -85,7 +85,7 @@ def _attached(
     said: Json = {key: given[key] for key in ("rho", "stop", "projector", "on") if key in given}
     options = arguments(Regularized, room, said)
     known = inspect.signature(kind).parameters
-    own: Json = {key: True for key in ("gather",) if key in known}  # W processes shall train as one does
+    own: Json = {key: True for key in ("gather",) if key in known}  # so that W processes train as one does
     if name == "sim":  # which has its own tokens, and samples them itself
         own |= layout | ({"rho": options.pop("rho")} if "rho" in options else {})
     else:

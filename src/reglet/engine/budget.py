@@ -1,11 +1,11 @@
-"""How long a run takes and how much memory it needs, measured on a few images; and what follows for what was left open.
+"""How long a run takes and how much memory it needs, measured on a few images.  What was left open follows:
 
     batch         the largest power of two of which an epoch has at least four, 256 at most
     epochs        100; on a CPU no more than fit into four minutes
     micro_batch   0; where the batch does not fit into memory, what does, if the gradient stays exact
 
-What is given is obeyed.  Nothing of the run changes by the measuring: it is done with a copy of the method, and the
-random numbers of before come back.
+What is given is obeyed.  Measuring changes nothing in the run: it uses a copy of the method and puts the random state
+back.
 """
 
 import os
@@ -71,10 +71,10 @@ def settle(asked: Config, parts: Parts, fabric: Fabric, *, seconds: float = SECO
 
 
 def measure(config: Config, parts: Parts, fabric: Fabric) -> Budget | None:
-    """Forward and backward of a copy, on 2, 4, 8, ... images until that takes long enough to be told.
+    """Time forward and backward of a copy on 2, 4, 8, ... images, until that takes long enough to be trusted.
 
-    Ranks compute a loss together, so none may stop alone: there it is twice.  Some losses want more images.  None
-    where a step fails, or its loss is not finite: the run itself will say so.
+    Ranks compute a loss together, so none may stop alone: with several ranks there are two measurements.  Some losses
+    need more images.  The result is None where a step fails or its loss is not finite: the run itself will say so.
     """
     method = deepcopy(parts.method).to(fabric.device).train()
     tried: list[tuple[int, int]] = []
@@ -175,7 +175,7 @@ def within_memory(
     if batch_is_open:
         return replace(config, batch=fits * world * config.accumulate, micro_batch=0)
     if budget.memory(here) <= free:
-        return config  # it is tight, and as it was asked for
+        return config  # tight, but this is what was asked for
     if config.micro_batch:
         raise ValueError(f"micro_batch={config.micro_batch} needs {says}: micro_batch={fits} fits")
     ways = [f"batch={fits * world} fits"]
@@ -215,7 +215,7 @@ def _available(path: Path = Path("/proc/meminfo")) -> int | None:
 
 
 def _in_group(folder: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """What a container leaves: its limit without what is taken, of which file caches can be given back."""
+    """What a container has left: its limit minus what is taken.  File caches count as free."""
     try:
         limit, taken = ((folder / f"memory.{name}").read_text().strip() for name in ("max", "current"))
         stat = dict(row.split() for row in (folder / "memory.stat").read_text().splitlines())

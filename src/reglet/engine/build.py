@@ -260,7 +260,7 @@ def _method(config: Config, backbone: nn.Module) -> Method:
         wrong, allowed = ("loss", set(LOSSES)) if config.method in LOSSES else ("method", {*LOSSES, *METHODS})
         raise ValueError(no_such(wrong, getattr(config, wrong), allowed))
     cls = LOSSES[name]
-    # W processes shall train as one does: the loss of the global batch, with the same slices everywhere.
+    # So that W processes train as one does: the loss of the global batch, with the same slices everywhere.
     given: dict[str, Any] = {"gather": True}
     if "shared_slices" in inspect.signature(cls).parameters and "shared_slices" not in config.of("loss"):
         given["shared_slices"] = True

@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 
 class MovingAverage(nn.Module):
-    """Of `module` as it is now: float32 weights are averaged in float32, also where `module` becomes bfloat16, in which
-    a thousandth of a weight would be rounded away.
+    """It starts as `module` is now.  float32 weights are averaged in float32, even where `module` becomes bfloat16:
+    that would round a thousandth of a weight away.
     """
 
     def __init__(self, module: nn.Module, *, decay: float) -> None:

@@ -181,7 +181,7 @@ def _failed(claim: Claim) -> str:
 
 
 def _needed(claim: Claim, claims: int) -> int | None:
-    """At the level that the first of so many claims is tested at.  A figure not printed is the one seen."""
+    """At the level at which the first of so many claims is tested.  Without a printed figure, by the one seen."""
     effect = claim.printed if claim.printed is not None else claim.margin or claim.ours.mean
     found = seeds_needed(claim.ours, effect, level=LEVEL / max(claims, 1))
     return None if found is None else max(found, SEEDS)
