@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from reglet.blocks import Gram as Gram
     from reglet.blocks import PatchNTXent as PatchNTXent
     from reglet.doctor import Doctor as Doctor
+    from reglet.entry import adapt as adapt
     from reglet.entry import pretrain as pretrain
     from reglet.entry import train_classifier as train_classifier
     from reglet.groups import D4 as D4
@@ -67,7 +68,7 @@ _ROOMS = {
     "attach.watch": "watch",
     "doctor": "Doctor",
     "blocks": "CKA L2 SIM Cosine Gram PatchNTXent",
-    "entry": "pretrain train_classifier",
+    "entry": "adapt pretrain train_classifier",
     "groups": "D4 Symmetry",
     "latent": "BatchFormer CutMix GaussianNoise LatentDR ManifoldMixup MixStyle Mixup",
     "losses": "SWD BarlowTwinsLoss LeJEPALoss NTXentLoss SIGReg SMILoss SWDLoss VICReg VICRegLoss VISReg VISRegLoss "

@@ -1,4 +1,4 @@
-"""What `reglet pretrain` and `reglet train` do, from Python."""
+"""What `reglet pretrain`, `reglet adapt` and `reglet train` do, from Python."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,9 +7,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from reglet.engine.config import from_flat
+from reglet import progress
+from reglet.engine.config import ADAPT, from_flat
 from reglet.engine.run_folder import free_folder
+from reglet.engine.start import model_of
 from reglet.evaluate import evaluate_run
+from reglet.evaluate.adapted import Adapted, judge_adapted
 from reglet.evaluate.evaluation import Evaluation
 from reglet.export import load_encoder
 from reglet.train import run
@@ -45,6 +48,35 @@ def pretrain(data: str | Path, *, out: str | Path = "", shown: bool = True, **ke
     (['knn', 'rank'], 128)
     """
     return _train("pretrain", data, out, shown, keys)
+
+
+@dataclass(frozen=True)
+class AdaptedRun(TrainedRun):
+    """judged: start and end on the same test images, paired by image."""
+
+    judged: Adapted
+
+
+def adapt(data: str | Path, *, out: str | Path = "", shown: bool = True, **keys: Any) -> AdaptedRun:
+    """Go on from weights that somebody trained; keys as `reglet adapt` has them.
+
+    >>> from tempfile import TemporaryDirectory
+    >>> short = {"steps": 2, "batch": 16, "knn_every": 0, "shown": False}
+    >>> with TemporaryDirectory() as place:
+    ...     before = pretrain("digits", model="convnet", out=f"{place}/a", **short)
+    ...     run = adapt("digits", init_from=f"{place}/a", preserve="l2sp", out=f"{place}/b", **short)
+    >>> sorted(run.judged.rows)
+    ['corrupted', 'few', 'knn', 'linear', 'rank']
+    """
+    found = {} if "model" in keys else model_of(str(keys.get("init_from", "")))
+    trained = _train("adapt", data, out, shown, {**ADAPT, **found, **keys})
+    best = bool(keys.get("keep_best"))
+    with progress.shown(shown):
+        judged = judge_adapted(trained.path, which="best" if best else "last")
+    if not best:
+        return AdaptedRun(trained.path, trained.scores, trained.encoder, trained.preprocess, judged)
+    encoder, preprocess, _ = load_encoder(trained.path / "best")
+    return AdaptedRun(trained.path, trained.scores, encoder, preprocess, judged)
 
 
 def train_classifier(data: str | Path, *, out: str | Path = "", shown: bool = True, **keys: Any) -> TrainedRun:

@@ -1,6 +1,5 @@
 """`reglet pretrain` and `reglet train`"""
 
-import json
 from dataclasses import fields
 from pathlib import Path
 from signal import SIGINT
@@ -13,7 +12,7 @@ from reglet.cli.words import INTERRUPTED, OK, asks_help, data_by_position, pairs
 from reglet.engine.build import makers
 from reglet.engine.config import ADAPT, COMMANDS, Config, from_flat, parse
 from reglet.engine.run_folder import CHECKPOINT, CONFIG, DERIVED, RunError, free_folder, read_config
-from reglet.export import CARD
+from reglet.engine.start import model_of
 
 if TYPE_CHECKING:
     from reglet.train import Result
@@ -143,20 +142,6 @@ def configuration(command: str, words: list[str]) -> Config:
     if values["command"] != command:
         raise ValueError(f"that run was made by reglet {values['command']}, not by reglet {command}")
     return from_flat(values)
-
-
-def model_of(start: str) -> Json:
-    """The network that the weights at `start` are of, where that can be known from what lies beside them."""
-    folder = Path(start)
-    if start.startswith("hf/"):
-        return {"model": start}
-    if start and folder.is_dir() and (folder / CARD).exists():
-        card = json.loads((folder / CARD).read_text())
-        options = {f"model.{key}": value for key, value in card.get("model", {}).items() if key != "pretrained"}
-        return {"model": card["architecture"]["name"], "size": card["architecture"]["size"], **options}
-    if start and (folder / CONFIG).is_file() and "model_type" in json.loads((folder / CONFIG).read_text()):
-        return {"model": f"hf/{start}"}
-    return {}
 
 
 def stored_values(path: Path) -> Json:

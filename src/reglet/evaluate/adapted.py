@@ -20,7 +20,7 @@ from reglet.evaluate.extract import extract
 from reglet.evaluate.labelled import at_most, labels_of
 from reglet.evaluate.run import require_same
 from reglet.export import load_encoder
-from reglet.probes import few_label_correct, knn_votes, linear_sgd_probe
+from reglet.probes import few_label_correct, knn_votes, linear_probe, linear_sgd_probe
 from reglet.runs.by_image import ByImage, Told, by_image, correct_images, statistic_by_image, tell
 from reglet.train import START
 
@@ -28,6 +28,7 @@ Json = dict[str, Any]
 Verdict = Literal["better", "worse", "mixed", "cannot be told", "no labels"]
 REPORT = "adapt.json"
 MOST = 5_000  # images of each part
+EXACT = 2_000  # training images up to which the linear probe is solved exactly; by SGD it overfits on so few
 CORRUPTIONS = ("gaussian_noise", "defocus_blur", "fog", "contrast", "pixelate", "jpeg_compression")
 SEVERITY, ROBUST_IMAGES = 3, 500
 NAMES = {"linear": "linear probe", "knn": "kNN", "few": "few labels", "corrupted": "kNN, corrupted", "rank": "RankMe"}
@@ -126,10 +127,11 @@ def scores(
     labels, truth = (y.to(where.place) for y in labels_of(train, test))
     x, z = extract(encoder, train, preprocess, compute=where), test_features
     k = min(20, len(x))
+    linear: Callable[..., Any] = linear_probe if len(x) <= EXACT else linear_sgd_probe
     counts = labels.bincount()
     each = min(10, int(counts[counts > 0].min()))
     found = {
-        "linear": correct_images(linear_sgd_probe(x, labels, z, truth).logits, truth),
+        "linear": correct_images(linear(x, labels, z, truth).logits, truth),
         "knn": correct_images(knn_votes(x, labels, z, k=k), truth),
         "few": few_label_correct(x, labels, z, truth, per_class=each),
     }
