@@ -1,4 +1,4 @@
-"""The doctor beside a training: false alarms in 20 healthy runs, and what looking costs.
+"""The doctor beside a training: alarms in sick and in healthy runs, whether the sick ones are, and what looking costs.
 
 python -m benchmarks.doctor
 """
@@ -8,11 +8,18 @@ import warnings
 from collections.abc import Callable
 
 import torch
-from tests.test_doctor_watch import ILLNESSES, SICK_FROM, Run
-from torch import nn
+from sklearn.datasets import load_digits
+from tests.test_doctor_watch import ILLNESSES, SICK_FROM, Run, mistyped_rate
+from torch import Tensor, nn
 
 import reglet
+from reglet.backbones import ConvNet, resnet8, resnet18
+from reglet.diagnostics import rankme
 from reglet.doctor import Doctor, DoctorWarning
+from reglet.probes import knn_probe, linear_probe
+
+_digits = load_digits()
+DIGITS, LABELS = torch.tensor(_digits.data, dtype=torch.float32) / 16, torch.tensor(_digits.target)
 
 LOSSES: dict[str, Callable[[], nn.Module]] = {
     "visreg": lambda: reglet.VISRegLoss(slices=64),
@@ -36,36 +43,88 @@ def alarms(loss: Callable[[], nn.Module], seed: int, *, steps: int, illness: Cal
     return []
 
 
-def cost() -> float:
-    """Time of a look on 512 embeddings of 256 with four terms, as a share of `every` steps of a ResNet-18, batch 64."""
-    from reglet.backbones import resnet18
+def score(run: Run) -> dict[str, float]:
+    """Of the encoder's features on digits that it was not trained on."""
+    run.encoder.eval()
+    with torch.no_grad():
+        x = run.encoder(DIGITS)
+    run.encoder.train()
+    if not bool(x.isfinite().all()):
+        return dict.fromkeys(("knn", "linear", "rank"), float("nan"))
+    parts = (x[:1200], LABELS[:1200], x[1200:], LABELS[1200:])
+    linear = linear_probe(*parts, strengths=(1e-2,)).accuracy
+    return {"knn": knn_probe(*parts), "linear": linear, "rank": rankme(x[1200:])}
 
-    net, head, loss = resnet18(stem="cifar"), nn.Linear(512, 256), reglet.VISRegLoss(slices=256)
-    x = torch.randn(2 * 64, 3, 32, 32)
-    doctor = Doctor(every=1, grace=0, keep=512)
-    began = time.perf_counter()
-    z = list(head(net(x)).chunk(2))
-    sum(loss.terms(*z).values()).backward()  # type: ignore[union-attr]
-    step = time.perf_counter() - began
-    z = [torch.randn(512, 256, requires_grad=True) for _ in range(2)]
-    terms = loss.terms(*z)
-    began = time.perf_counter()
-    doctor.observe(z, terms=terms)
-    return (time.perf_counter() - began) / (Doctor().every * step)
+
+def suffers(loss: Callable[[], nn.Module], seed: int, *, steps: int = 300) -> list[dict[str, float]]:
+    """Scores at the illness, after 50 steps and after `steps`: with a learning rate times 100, then without."""
+    rows = []
+    for sick in (True, False):
+        run = Run(loss(), seed)
+        for step in range(SICK_FROM + steps):
+            if step == SICK_FROM and sick:
+                rows.append(score(run))
+                mistyped_rate(run)
+            if step == SICK_FROM + 50:
+                rows.append(score(run))
+            run.step(None)
+        rows.append(score(run))
+    return rows
+
+
+def cost(build: Callable[[], tuple[nn.Module, int]], x: Tensor, *, steps: int = 50) -> float:
+    """The doctor's time as a share of a training's: two views of `x`, VISReg, AdamW, two looks in 50 steps."""
+    torch.manual_seed(0)
+    net, width = build()
+    head, loss, doctor = nn.Linear(width, 256), reglet.VISRegLoss(slices=256), Doctor(grace=0)
+    optimizer = torch.optim.AdamW([*net.parameters(), *head.parameters()], lr=1e-4)
+    spent = whole = 0.0
+    for step in range(-3, steps):  # the first three warm up
+        began = time.perf_counter()
+        features = net(torch.cat([x + 0.1 * torch.randn_like(x), x.flip(3)]))
+        z = list(head(features).chunk(2))
+        terms = loss.terms(*z)
+        looks = time.perf_counter()
+        if step >= 0:
+            doctor.observe(z, features=features[: len(x)], terms=terms, model=loss)
+            spent += time.perf_counter() - looks
+        optimizer.zero_grad()
+        sum(terms.values()).backward()  # type: ignore[union-attr]
+        optimizer.step()
+        whole += (time.perf_counter() - began) * (step >= 0)
+    assert len(doctor.timeline) == 2
+    return spent / (whole - spent)
 
 
 def main() -> None:
     false = {
         name: sum(bool(alarms(loss, s, steps=400, illness=None)) for s in range(5)) for name, loss in LOSSES.items()
     }
-    print("false alarms in 5 healthy runs of 400 steps each:", false)
+    print("false alarms in 5 healthy runs of 400 steps each:", false, flush=True)
     for illness in ILLNESSES:
         found = [
             alarms(loss, seed, steps=SICK_FROM + 60, illness=illness) for loss in LOSSES.values() for seed in (0, 1)
         ]
-        print(f"{illness.__name__}: steps until the alarm in 8 runs:", [each[0] if each else None for each in found])
-    cost()
-    print(f"a look costs {100 * cost():.2f} % of the steps between two looks")
+        steps = [each[0] if each else None for each in found]
+        print(f"{illness.__name__}: steps until the alarm in 8 runs:", steps, flush=True)
+    print(
+        "does a learning rate times 100 harm the features? at the change; after 50 and 300 steps; the same without it"
+    )
+    for name, loss in LOSSES.items():
+        for seed in range(3):
+            rows = suffers(loss, seed)
+            shown = [f"kNN {r['knn']:.1%} linear {r['linear']:.1%} rank {r['rank']:.0f}" for r in rows]
+            print(f"  {name} {seed}:", " | ".join(shown), flush=True)
+    for what, build, x in NETWORKS:
+        shares = [100 * cost(build, x) for _ in range(3)]
+        print(f"the doctor takes {min(shares):.2f} to {max(shares):.2f} % of a step of {what}", flush=True)
+
+
+NETWORKS: list[tuple[str, Callable[[], tuple[nn.Module, int]], Tensor]] = [
+    ("ResNet-18, batch 64, 32 x 32", lambda: (resnet18(stem="cifar"), 512), torch.rand(64, 3, 32, 32)),
+    ("ResNet-8, batch 256, 32 x 32", lambda: (resnet8(), 64), torch.rand(256, 3, 32, 32)),
+    ("ConvNet, batch 256, 16 x 16", lambda: (ConvNet(), 128), torch.rand(256, 3, 16, 16)),
+]
 
 
 if __name__ == "__main__":

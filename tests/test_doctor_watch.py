@@ -12,7 +12,9 @@ from tests import ranks
 from torch import Tensor, nn
 
 import reglet
+from reglet.dist import sum_over_ranks, world_size
 from reglet.doctor import Doctor, DoctorWarning, SickError
+from reglet.losses.slices import Slices
 from reglet.types import Terms
 
 X = torch.tensor(load_digits().data[:1200], dtype=torch.float32) / 16
@@ -43,10 +45,14 @@ class Run:
         terms: Terms = self.loss.terms(*z)  # type: ignore[operator]
         terms = {name: (1.0 if name == "invariance" else self.weight) * term for name, term in terms.items()}
         if doctor is not None:
-            doctor.observe(z, features=features[0], terms=terms)
+            doctor.observe(z, features=features[0], terms=terms, model=self.loss)
         total: Any = sum(terms.values())
         self.optimizer.zero_grad()
         total.backward()
+        if world_size() > 1:  # as DDP does
+            for group in self.optimizer.param_groups:
+                for p in group["params"]:
+                    p.grad = sum_over_ranks(p.grad) / world_size()
         self.optimizer.step()
 
 
@@ -104,11 +110,12 @@ def test_a_healthy_run_gives_no_alarm(loss: Callable[[], nn.Module]) -> None:
 
 
 @pytest.mark.parametrize("mistyped", [100.0, 0.01])
-def test_a_mistyped_weight_is_put_right_within_a_factor_of_two(mistyped: float) -> None:
+@pytest.mark.parametrize("kind", [reglet.VISRegLoss, reglet.VICRegLoss, reglet.BarlowTwinsLoss, reglet.LeJEPALoss])
+def test_a_mistyped_weight_is_put_right_within_a_factor_of_two(kind: type[nn.Module], mistyped: float) -> None:
     """The advice for a weight that is wrong by 100, against that for the right one."""
     advised = []
     for weight in (1.0, mistyped):
-        run, doctor = Run(reglet.VISRegLoss(slices=64), seed=0), Doctor(every=4, grace=0)
+        run, doctor = Run(kind(), seed=0), Doctor(every=4, grace=0)
         run.weight = weight
         for _ in range(4):  # the first look
             run.step(doctor)
@@ -136,6 +143,31 @@ def same_and_own_slices(rank: int, world: int) -> list[str]:
 def test_ranks_that_draw_the_same_slices_are_noticed(tmp_path: Path) -> None:
     found = ranks.run("tests.test_doctor_watch:same_and_own_slices", world=2, folder=tmp_path)
     assert found == [["ranks draw the same slices", "healthy"]] * 2
+
+
+def same_slices_from_the_middle(rank: int, world: int) -> tuple[str, int]:
+    """The disease and the step of the alarm, counted from the moment in which ranks begin to share their slices."""
+    torch.manual_seed(0)
+    run = Run(reglet.VISRegLoss(slices=32, shared_slices=False), seed=0)
+    run.generator.manual_seed(rank)  # other samples on each rank
+    doctor = Doctor(grace=50, action="raise")
+    run.steps(80, doctor)
+    for part in run.loss.modules():
+        if isinstance(part, Slices):
+            part.shared = True
+    for step in range(1, 51):
+        try:
+            run.step(doctor)
+        except SickError as error:
+            return error.verdict.name, step
+    return "nothing", 50
+
+
+def test_ranks_that_begin_to_draw_the_same_slices_are_noticed(tmp_path: Path) -> None:
+    found = ranks.run("tests.test_doctor_watch:same_slices_from_the_middle", world=2, folder=tmp_path)
+    assert found[0] == found[1]
+    assert found[0][0] == "ranks draw the same slices"
+    assert found[0][1] <= 50
 
 
 def collapsed() -> Tensor:

@@ -1,5 +1,6 @@
 """weight="share:0.3": the share of the gradient that a term has, measured apart from the code that keeps it."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +14,10 @@ from reglet import backbones, methods
 from reglet.engine.build import build_parts
 from reglet.engine.config import from_flat
 from reglet.engine.settings import Settings
+from reglet.method import innermost
 from reglet.schedules import Share, checked_weight, parse
 from reglet.shares import EVERY, FIRST, SharedWeight
-from reglet.train import fit, run
+from reglet.train import fit
 from reglet.types import INVARIANCE, Terms
 
 LOSSES: dict[str, dict[str, Any]] = {
@@ -160,7 +162,7 @@ NAMED: dict[str, dict[str, Any]] = {
         "attach.0.weight": "share:0.2",
     },
     "ser": {
-        "model": "vit_mini", "equivariant": "ser", "equivariant.layer": 2, "equivariant.fraction": 0.25,
+        "model": "vit_mini", "size": 16, "equivariant": "ser", "equivariant.layer": 2, "equivariant.fraction": 0.25,
         "equivariant.weight": "share:0.2",
     },
     "loss": {"model": "convnet", "loss.lam": "share:0.2"},
@@ -168,36 +170,48 @@ NAMED: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", NAMED)
-def test_by_name_in_a_run(name: str, tmp_path: Path) -> None:
-    """From the words of a command to the gradient: the share of every step is measured from outside."""
-    config = from_flat({**SMALL, **NAMED[name], "out": str(tmp_path), "method": "visreg"})
+def test_the_share_is_kept_during_a_training(name: str, tmp_path: Path) -> None:
+    """From the words of a command to the gradient: the share of every step is measured from outside.
+
+    A view loss has it at every step.  What is added to a network has it in the first steps, and on average afterwards:
+    there the weight stays, and the gradients of a batch of 16 vary.
+    """
+    steps = EVERY + (2 if name == "ser" else 15)
+    config = from_flat({**SMALL, **NAMED[name], "out": str(tmp_path), "method": "visreg", "steps": steps})
     parts = build_parts(config)
     seen: list[float] = []
     method = parts.method
 
-    def look(_: nn.Module, __: Any, terms: Terms) -> None:
-        live = {k: v for k, v in terms.items() if v.requires_grad}
-        own = [k for k in live if (k not in INVARIANCE if name == "loss" else "@" in k or k in ("sim", "equivariance"))]
-        backbone = [p for p in method.backbone.parameters() if p.requires_grad]  # type: ignore[operator, union-attr]
-        sizes = {}
-        for key, term in live.items():
-            grads = torch.autograd.grad(term, backbone, retain_graph=True, allow_unused=True)
-            sizes[key] = grads
-        reached = [i for i in range(len(backbone)) if any(sizes[k][i] is not None for k in own)]
-        mine, rest = (
-            torch.cat([sum(sizes[k][i] for k in keys if sizes[k][i] is not None).flatten() for i in reached]).norm()
-            for keys in (own, [k for k in live if k not in own])
-        )
-        seen.append(float(mine / (mine + rest)))
+    def look_at_embeddings(z: Sequence[Tensor], terms: Terms) -> None:
+        norms = {key: _norm_on(term, z) for key, term in terms.items()}
+        seen.append(1 - sum(norm for key, norm in norms.items() if key in INVARIANCE) / sum(norms.values()))
+
+    def look_at_weights(_: nn.Module, __: Any, terms: Terms) -> None:
+        own = sum(term for key, term in terms.items() if "@" in key or key in ("sim", "equivariance"))
+        rest = sum(term for key, term in terms.items() if "@" not in key and key not in ("sim", "equivariance"))
+        weights = [p for p in method.backbone.parameters() if p.requires_grad]  # type: ignore[operator, union-attr]
+        grads = torch.autograd.grad(own, weights, retain_graph=True, allow_unused=True)  # type: ignore[arg-type]
+        reached = [p for p, g in zip(weights, grads, strict=True) if g is not None]
+        mine, others = (_norm_on(term, reached) for term in (own, rest))  # type: ignore[arg-type]
+        seen.append(mine / (mine + others))
 
     if name == "loss":
-        run(config, shown=False)
-        return
-    handle = method.register_forward_hook(look)
-    fit(method, parts.feed, config)
-    handle.remove()
-    assert len(seen) == 2
-    assert seen == pytest.approx([0.2] * 2, rel=1e-3)
+        innermost(method).observer = look_at_embeddings  # type: ignore[assignment]
+    else:
+        method.register_forward_hook(look_at_weights)
+    fit(method, parts.feed, config, shown=False)
+    assert len(seen) == steps
+    exact = steps if name == "loss" else FIRST
+    assert seen[:exact] == pytest.approx([0.2] * exact, rel=1e-3)
+    later = torch.tensor(seen[FIRST:])
+    assert 0.2 / 1.5 < later.mean() < 0.2 * 1.5, seen
+    assert later.min() > 0.2 / 4, seen
+    assert later.max() < 0.2 * 2.5, seen
+
+
+def _norm_on(term: Tensor, tensors: Sequence[Tensor]) -> float:
+    grads = torch.autograd.grad(term, list(tensors), retain_graph=True, allow_unused=True)
+    return float(torch.cat([g.flatten() for g in grads if g is not None]).double().norm())
 
 
 def test_what_cannot_be_kept_says_so() -> None:

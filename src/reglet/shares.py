@@ -20,6 +20,7 @@ from reglet.schedules import Scheduled, Share, Weight, checked_weight
 from reglet.types import Scalar, Terms
 
 EVERY, FIRST = 20, 10  # steps between two measurements, after the first steps, which are all measured
+NEW = 0.4  # what a measurement counts in the mean of all: that of a single batch can be off by a factor of 2
 
 
 def gradient_norm(term: Tensor, tensors: Sequence[Tensor]) -> Scalar:
@@ -67,8 +68,9 @@ class SharedWeight(Scheduled, nn.Module):
         loss = task + weight(penalty, task, on=net.parameters())
 
     A share is measured on those of `on` that the penalty reaches, in the first ten steps and every twenty after them,
-    with one more backward pass for each of the two sides.  Between them the weight stays.  Before the penalty has a
-    gradient, its weight is 0.
+    with one more backward pass for each of the two sides.  In the first steps the share is exact.  After them the
+    weight is a moving geometric mean of what was measured, and stays in between.  Before the penalty has a gradient,
+    its weight is 0.
     `reglet.set_step` says which step it is; without it, calls are counted.
 
     >>> w = torch.ones(2, requires_grad=True)
@@ -78,6 +80,7 @@ class SharedWeight(Scheduled, nn.Module):
     """
 
     now_weight: Tensor
+    mean_weight: Tensor
 
     def __init__(self, weight: Weight) -> None:
         super().__init__()
@@ -85,6 +88,7 @@ class SharedWeight(Scheduled, nn.Module):
         self.calls = 0
         if isinstance(self.weight, Share):
             self.register_buffer("now_weight", torch.zeros(()))
+            self.register_buffer("mean_weight", torch.zeros(()))  # geometric, of all measurements
 
     def forward(self, term: Tensor, rest: Tensor, *, on: Iterable[Tensor]) -> Tensor:
         """`term` with its weight.  rest: the loss without it.  on: what the gradients are compared on."""
@@ -113,7 +117,11 @@ class SharedWeight(Scheduled, nn.Module):
             norms = sum_over_ranks(norms)
         found = factors({"own": self.weight.share}, {"own": norms[0], "rest": norms[1]})["own"]
         with torch.no_grad():
-            self.now_weight.copy_(torch.where(found.isfinite(), found.to(self.now_weight), self.now_weight))
+            found, mean = found.to(self.now_weight), self.mean_weight
+            moved = torch.where(mean > 0, mean ** (1 - NEW) * found**NEW, found)
+            known = found.isfinite()
+            mean.copy_(torch.where(known, moved, mean))
+            self.now_weight.copy_(torch.where(known, found if step < FIRST else moved, self.now_weight))
 
 
 def keep_shares(

@@ -62,8 +62,15 @@ class AttachLoss(Callback):
         self.name = type(loss).__name__.lower() if name is None else name
         self.where, self.loss, self.inside, self.example = where, loss, inside, example
         self.options: dict[str, Any] = {"weight": weight, "name": self.name, **options}
-        self.penalty: Penalty | None = None
+        self._penalty: Penalty | None = None
         self._known: dict[str, Tensor] | None = None
+
+    @property
+    def penalty(self) -> Penalty:
+        """The loss, its weight and its heads; from the beginning of a training on, and after its end."""
+        if self._penalty is None:
+            raise RuntimeError(f"{self.name} is attached when fit begins: there are no heads yet")
+        return self._penalty
 
     @property
     def state_key(self) -> str:
@@ -77,11 +84,11 @@ class AttachLoss(Callback):
                 f"{type(pl_module).__name__} has automatic_optimization = False, and calls backward itself: make a "
                 "reglet.integrations.Penalty in it, and add it to the loss there"
             )
-        if self.penalty is not None:  # fit once more
+        if self._penalty is not None:  # fit once more
             self._known = self.penalty.state_dict()
         part = pl_module.get_submodule(self.inside)
         try:
-            self.penalty = Penalty(part, self.where, self.loss, example=self.example, **self.options)
+            self._penalty = Penalty(part, self.where, self.loss, example=self.example, **self.options)
         except NotImplementedError as error:
             raise ValueError(
                 f"{type(part).__name__} has no forward() to run the example with: name the part that has one, "
@@ -95,7 +102,6 @@ class AttachLoss(Callback):
 
     def on_fit_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         """The optimizers exist, and nothing was restored into them yet."""
-        assert self.penalty is not None
         self.penalty.to(pl_module.device)
         if not trainer.optimizers:
             raise ValueError(f"{type(pl_module).__name__} has no optimizer to train the heads of {self.name} with")
@@ -107,22 +113,21 @@ class AttachLoss(Callback):
         first.extend(p for p in self.penalty.parameters() if p.requires_grad and id(p) not in trained)
 
     def teardown(self, trainer: Trainer, pl_module: LightningModule, stage: str) -> None:
-        if stage == "fit" and self.penalty is not None:
+        if stage == "fit" and self._penalty is not None:
             self.penalty.remove()
             vars(pl_module).pop("training_step", None)
 
     def state_dict(self) -> dict[str, Any]:
-        return {} if self.penalty is None else {"penalty": self.penalty.state_dict()}
+        return {} if self._penalty is None else {"penalty": self.penalty.state_dict()}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         self._known = state_dict["penalty"]
-        if self.penalty is not None:
+        if self._penalty is not None:
             self.penalty.load_state_dict(state_dict["penalty"])
 
     def _wrapped(self, step: Callable[..., Any], trainer: Trainer, pl_module: LightningModule) -> Callable[..., Any]:
         @functools.wraps(step)
         def training_step(*args: Any, **kwargs: Any) -> Any:
-            assert self.penalty is not None
             total = trainer.estimated_stepping_batches
             set_step(self.penalty, trainer.global_step, int(total) if math.isfinite(total) else None)
             out = step(*args, **kwargs)
@@ -130,8 +135,7 @@ class AttachLoss(Callback):
                 self.penalty.attachment.clear()
                 return None
             out = {**out, "loss": self.penalty(out["loss"])} if isinstance(out, Mapping) else self.penalty(out)
-            if self.penalty.last is not None:
-                pl_module.log(self.name, self.penalty.last)
+            pl_module.log(self.name, self.penalty.last)
             return out
 
         return training_step

@@ -57,7 +57,7 @@ class Penalty(nn.Module):
         self.weight = SharedWeight(weight)
         self.attachment: Attachment = attach(model, where, loss, example=example, **options)
         object.__setattr__(self, "_model", model)  # no child: it is trained and saved by its owner
-        self.last: Tensor | None = None  # what was added last, without its graph
+        self.last = torch.zeros(())  # what was added last, without its graph
         self.same_on_all_ranks()
 
     def forward(self, task: Tensor, *, portion: float | Tensor = 1.0) -> Tensor:

@@ -52,8 +52,15 @@ class AttachLoss(TrainerCallback):  # type: ignore[misc,unused-ignore]
     ) -> None:
         self.where, self.loss, self.name = where, loss, name
         self.example, self.options = example, {"weight": weight, **options}
-        self.penalty: Penalty | None = None
+        self._penalty: Penalty | None = None
         self.model: nn.Module | None = None
+
+    @property
+    def penalty(self) -> Penalty:
+        """The loss, its weight and its heads; from the beginning of a training on, and after its end."""
+        if self._penalty is None:
+            raise RuntimeError(f"{self.name} is attached when a Trainer is made: there are no heads yet")
+        return self._penalty
 
     def on_init_end(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, model: nn.Module, **_: Any
@@ -67,7 +74,7 @@ class AttachLoss(TrainerCallback):  # type: ignore[misc,unused-ignore]
             raise ValueError(f"the model has a part {self.name!r} already: give this one another name=")
         device = next(model.parameters()).device
         example = {key: x.to(device) if isinstance(x, Tensor) else x for key, x in self.example.items()}
-        self.penalty = Penalty(model, self.where, self.loss, example=example, **self.options)
+        self._penalty = Penalty(model, self.where, self.loss, example=example, **self.options)
         self.penalty.attachment.averaging = False  # DDP has the heads inside
         self.penalty.to(device)
         self.penalty.register_state_dict_post_hook(_number)
@@ -83,25 +90,22 @@ class AttachLoss(TrainerCallback):  # type: ignore[misc,unused-ignore]
             )
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        assert self.penalty is not None
         set_step(self.penalty, state.global_step, state.max_steps)
 
     def on_train_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **_: Any) -> None:
-        assert self.penalty is not None
         if state.is_world_process_zero and args.output_dir:
             self.penalty.save(Path(args.output_dir) / f"{self.name}.safetensors")
         self.remove()
 
     def remove(self) -> None:
         """Take the loss off the model: its weights and outputs are as before."""
-        if self.model is not None and self.penalty is not None:
+        if self.model is not None and self._penalty is not None:
             self._handle.remove()
             self.penalty.remove()
             delattr(self.model, self.name)
             self.model = None
 
     def _add(self, model: nn.Module, _args: Any, kwargs: dict[str, Any], output: Any) -> Any:
-        assert self.penalty is not None
         if not model.training or not torch.is_grad_enabled():
             return None
         loss = output.get("loss") if isinstance(output, Mapping) else output[0]
