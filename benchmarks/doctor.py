@@ -86,7 +86,9 @@ def cost(build: Callable[[], tuple[nn.Module, int]], x: Tensor, *, steps: int = 
         terms = loss.terms(*z)
         looks = time.perf_counter()
         if step >= 0:
-            doctor.observe(z, features=features[: len(x)], terms=terms, model=loss)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DoctorWarning)  # these are no images
+                doctor.observe(z, features=features[: len(x)], terms=terms, model=loss)
             spent += time.perf_counter() - looks
         optimizer.zero_grad()
         sum(terms.values()).backward()  # type: ignore[union-attr]

@@ -1,5 +1,6 @@
 """The doctor beside a training: runs made sick on purpose in the middle, and healthy ones."""
 
+import re
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -109,20 +110,43 @@ def test_a_healthy_run_gives_no_alarm(loss: Callable[[], nn.Module]) -> None:
     assert {row["verdict"] for row in doctor.timeline} <= {"healthy", "suspicion"}
 
 
-@pytest.mark.parametrize("mistyped", [100.0, 0.01])
-@pytest.mark.parametrize("kind", [reglet.VISRegLoss, reglet.VICRegLoss, reglet.BarlowTwinsLoss, reglet.LeJEPALoss])
-def test_a_mistyped_weight_is_put_right_within_a_factor_of_two(kind: type[nn.Module], mistyped: float) -> None:
-    """The advice for a weight that is wrong by 100, against that for the right one."""
-    advised = []
-    for weight in (1.0, mistyped):
-        run, doctor = Run(kind(), seed=0), Doctor(every=4, grace=0)
-        run.weight = weight
-        for _ in range(4):  # the first look
-            run.step(doctor)
-        factor = doctor.advice(share=0.3)
-        assert factor is not None
-        advised.append(weight * factor)
-    assert 0.5 < advised[1] / advised[0] < 2
+def with_odds(odds: float) -> float:
+    return odds / (1 + odds)
+
+
+MISTYPED: dict[str, Callable[[float], nn.Module]] = {
+    "visreg": lambda by: reglet.VISRegLoss(slices=64, lam=with_odds(by)),
+    "lejepa": lambda by: reglet.LeJEPALoss(slices=64, lam=with_odds(0.05 * by)),
+    "vicreg": lambda by: reglet.VICRegLoss(variance=25 * by, covariance=by),
+    "barlow": lambda by: reglet.BarlowTwinsLoss(weight=5e-3 * by),
+}
+
+
+@pytest.mark.parametrize("by", [100.0, 0.01])
+@pytest.mark.parametrize("name", MISTYPED)
+def test_a_mistyped_weight_is_put_right_within_a_factor_of_two(name: str, by: float) -> None:
+    """The weights that the alarm names, against those that a run with the right weight has named at its first step.
+
+    Where there is no alarm, the doctor is asked.
+    """
+    run, doctor = Run(MISTYPED[name](1.0), seed=0), Doctor()
+    run.step(doctor)
+    right = doctor.weights(run.loss, at="start")
+    run, doctor = Run(MISTYPED[name](by), seed=0), Doctor(every=10, grace=20, action="raise")
+    named, alarm = doctor.weights(run.loss, at="start"), ""
+    try:
+        run.steps(40, doctor)
+        named = doctor.weights(run.loss, at="start")
+    except SickError as error:
+        alarm = error.verdict.name
+        named = {word: float(value) for word, value in re.findall(r"(\w+)=([0-9.e+-]+) ", str(error))}
+    assert list(named) == list(right)
+    if "lam" in right:  # as odds of the two sides
+        named, right = ({"lam": each["lam"] / (1 - each["lam"])} for each in (named, right))
+    for word, value in right.items():
+        assert 0.5 < named[word] / value < 2, (alarm, named, right)
+    if (name, by) in (("visreg", 100.0), ("barlow", 0.01)):
+        assert "regularizer" in alarm
 
 
 def same_and_own_slices(rank: int, world: int) -> list[str]:

@@ -82,6 +82,7 @@ class Doctor:
         self.verdict: Verdict | None = None  # of the last look
         self.timeline: list[dict[str, float | str]] = []  # one row for each look
         self.gradients: dict[str, float] = {}  # norm of each term's gradient on the embeddings, at the last look
+        self.start: dict[str, float] = {}  # the same at the first step, which no weight has influenced yet
         self._model: nn.Module | None = None
         self._suspect = ""
         self._told: set[str] = set()
@@ -116,30 +117,37 @@ class Doctor:
             self._losses.append(value.detach())
         pair = [view for view in views[:2] if view.shape == views[0].shape]
         self._remember("embeddings", pair)
+        given = [embeddings] if isinstance(embeddings, Tensor) else views
+        if terms and self.step == 1:
+            self.start = _gradients(terms, given)
         if features is not None:
             self._remember("features", [features])
         if self.step < self._next:
             return None
-        return self._look([embeddings] if isinstance(embeddings, Tensor) else views, terms or {}, model)
+        return self._look(given, terms or {}, model)
 
     @property
     def due(self) -> bool:
         """Whether the next `observe` looks: at other steps it needs no terms."""
         return self.step + 1 >= self._next
 
-    def advice(self, share: float = 0.3) -> float | None:
+    def advice(self, share: float = 0.3, *, at: str = "last") -> float | None:
         """By what the regularizer's weight must be multiplied for it to have `share` of the gradient on the embeddings.
 
-        From the last look that had terms; None before, and where one of the two sides sends no gradient.
+        at: the "last" look that had terms, or the "start".  A weight that is wrong by 100 has changed the embeddings by
+            the time of a look, and with them all gradients: for a new run take the start.
+        None before that, and where one of the two sides sends no gradient.
         """
         if not 0 < share < 1:
             raise ValueError(f"share is between 0 and 1, got {share}")
-        against = sum(norm for name, norm in self.gradients.items() if name in INVARIANCE)
-        own = sum(norm for name, norm in self.gradients.items() if name not in INVARIANCE)
+        check.choice("at", at, ("last", "start"))
+        norms = self.start if at == "start" else self.gradients
+        against = sum(norm for name, norm in norms.items() if name in INVARIANCE)
+        own = sum(norm for name, norm in norms.items() if name not in INVARIANCE)
         return share / (1 - share) * against / own if own > 0 and against > 0 else None
 
-    def weights(self, loss: nn.Module, share: float = 0.3) -> dict[str, float]:
-        """The weights of `loss` with which its regularizer would have `share` of the gradient on the embeddings.
+    def weights(self, loss: nn.Module, share: float = 0.3, *, at: str = "last") -> dict[str, float]:
+        """The weights of `loss` with which its regularizer would have `share` of the gradient, as `advice` has it.
 
         >>> z = torch.randn(2, 64, 8).requires_grad_()
         >>> from reglet.losses import BarlowTwinsLoss
@@ -148,7 +156,7 @@ class Doctor:
         >>> list(doctor.weights(loss, share=0.3))
         ['weight']
         """
-        factor = self.advice(share)
+        factor = self.advice(share, at=at)
         given = {name: getattr(loss, name, None) for name in WEIGHTS}
         found = {name: value for name, value in given.items() if isinstance(value, int | float) and value > 0}
         if factor is None or not found:
@@ -163,12 +171,13 @@ class Doctor:
         course, losses = vars(self._course), [float(loss) for loss in self._losses]
         return {
             "step": self.step, "next": self._next, "suspect": self._suspect, "told": sorted(self._told),
-            "losses": losses, "course": course | {"best": min(self._course.best, 1e300)},
+            "losses": losses, "start": self.start, "course": course | {"best": min(self._course.best, 1e300)},
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         self.step, self._next, self._suspect = state["step"], state["next"], state["suspect"]
         self._told, self._losses = set(state["told"]), [torch.tensor(loss) for loss in state["losses"]]
+        self.start = dict(state.get("start", {}))
         vars(self._course).update(state["course"])
 
     def _remember(self, what: str, views: list[Tensor]) -> None:
@@ -185,10 +194,7 @@ class Doctor:
         z = torch.cat(tuple(self._kept["embeddings"])).transpose(0, 1)  # (views, n, d)
         kept = self._kept["features"]
         features = torch.cat(tuple(kept))[:, 0] if kept else z[0]
-        live = {name: term for name, term in terms.items() if term.requires_grad}
-        if live and all(z.requires_grad for z in given):
-            with torch.enable_grad():
-                self.gradients = gradient_norms(live, given)
+        self.gradients = _gradients(terms, given) or self.gradients
         found = diagnose(
             Symptoms(
                 features,
@@ -234,8 +240,28 @@ class Doctor:
 
     def _sentence(self, verdict: Verdict) -> str:
         loss = getattr(self._model, "loss", self._model)
-        weights = self.weights(loss) if isinstance(loss, nn.Module) else {}
-        return sentence(verdict, self.step, self.advice(), weights)
+        at = "start" if self._always_so() else "last"
+        weights = self.weights(loss, at=at) if isinstance(loss, nn.Module) else {}
+        return sentence(verdict, self.step, self.advice(at=at), weights)
+
+    def _always_so(self) -> bool:
+        """Whether the same side had most of the gradient at the first step, so that the weight was wrong all along."""
+        shares = [_share(norms) for norms in (self.start, self.gradients)]
+        return self.start.keys() == self.gradients.keys() and (shares[0] < 0.5) == (shares[1] < 0.5)
+
+
+def _gradients(terms: Terms, embeddings: Sequence[Tensor]) -> dict[str, float]:
+    live = {name: term for name, term in terms.items() if term.requires_grad}
+    if not live or not all(z.requires_grad for z in embeddings):
+        return {}
+    with torch.enable_grad():
+        return gradient_norms(live, embeddings)
+
+
+def _share(norms: Mapping[str, float]) -> float:
+    """Of the regularizer."""
+    total = sum(norms.values())
+    return sum(norm for name, norm in norms.items() if name not in INVARIANCE) / total if total > 0 else 0.0
 
 
 def check_embeddings(views: Sequence[Tensor], features: Tensor | None) -> None:

@@ -1,6 +1,9 @@
 """Callbacks of Lightning, with the real Trainer."""
 
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -102,6 +105,22 @@ def test_a_share_of_the_gradient(pl: ModuleType) -> None:
     callback = attached(weight="share:0.25")
     pl.Trainer(max_steps=4, callbacks=[callback], **QUIET).fit(classifier(pl), loader())
     assert callback.penalty.weight.now_weight > 0
+
+
+def test_two_ranks_train_as_one_process(pl: ModuleType, tmp_path: Path) -> None:
+    """Lightning's DDP, by torchrun: heads equal on both ranks, and those of a loop by hand on the whole batch."""
+    root = Path(__file__).parents[2]
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
+    done = subprocess.run(
+        [*torchrun, "-m", "tests.integrations.lightning_on_two_ranks", str(tmp_path)],
+        cwd=root, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False, timeout=300,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
+    for part, alone in enumerate(by_hand()):
+        for a, b, c in zip(first[part], second[part], alone.parameters(), strict=True):
+            assert torch.equal(a, b)
+            torch.testing.assert_close(a, c.detach(), rtol=1e-4, atol=1e-6)
 
 
 def test_errors(pl: ModuleType) -> None:

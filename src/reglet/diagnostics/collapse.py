@@ -52,7 +52,15 @@ def noise_rank(n: int, d: int) -> float:
 
 def directions(z: Float[Tensor, "n d"], *, fraction: float = 0.999) -> int:
     """How many principal directions hold `fraction` of the variance; 0 where there is none."""
-    spectrum = eigenspectrum(z)
+    return leading(eigenspectrum(z), fraction=fraction)
+
+
+def leading(spectrum: Float[Tensor, " r"], *, fraction: float = 0.999) -> int:
+    """How many of the values, the largest first, hold `fraction` of their sum.
+
+    >>> leading(torch.tensor([8.0, 1.0, 1.0]), fraction=0.85)
+    2
+    """
     total = spectrum.sum()
     return int((spectrum.cumsum(0) < fraction * total).sum()) + 1 if total > 0 else 0
 

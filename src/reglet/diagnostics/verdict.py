@@ -13,10 +13,10 @@ from torch import Tensor
 
 from reglet import check
 from reglet.diagnostics import diseases
-from reglet.diagnostics.collapse import covariance_rank, directions, noise_rank, relative_spread, same_image_auc
+from reglet.diagnostics.collapse import leading, noise_rank, relative_spread, same_image_auc
 from reglet.diagnostics.diseases import Finding, Level
 from reglet.diagnostics.ranks import rankme
-from reglet.diagnostics.spectrum import feature_std
+from reglet.diagnostics.spectrum import effective_rank, eigenspectrum, feature_std
 from reglet.types import INVARIANCE
 
 EXIT_CODES: dict[Level, int] = {
@@ -139,11 +139,12 @@ def measure(s: Symptoms) -> dict[str, float]:
 
 
 def _about(what: str, z: Float[Tensor, "n d"]) -> dict[str, float]:
+    spectrum = eigenspectrum(z)
     return {
         f"{what}.n": float(z.shape[0]),
         f"{what}.d": float(z.shape[1]),
         f"{what}.spread": relative_spread(z),
-        f"{what}.rank": covariance_rank(z),
+        f"{what}.rank": effective_rank(spectrum),
         f"{what}.noise_rank": noise_rank(*z.shape),
-        f"{what}.directions": float(directions(z)),
+        f"{what}.directions": float(leading(spectrum)),
     }
