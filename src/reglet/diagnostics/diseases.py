@@ -66,22 +66,23 @@ def of_embeddings(x: dict[str, float]) -> list[Finding]:
 
 
 def _informationless(x: dict[str, float], chance: float) -> Finding:
-    encoder = x.get("views.auc", 1.0)
+    encoder = x.get("views.auc")
     evidence = (
         f"two views of an image are closer than views of two in {x['embeddings.auc']:.0%} of cases, by chance 50 %"
+        f"{'' if encoder is None else f'; in the features {encoder:.0%}'}"
     )
-    if encoder < chance:
+    if encoder is not None and encoder < chance:
         return Finding(
             "informationless encoder",
             "sick",
-            f"{evidence}; in the features {encoder:.0%}",
+            evidence,
             "views of an image have nothing in common, or the encoder does not look at the image",
             "look at the views: weaken the augmentation, and check that views come from the same image",
         )
     return Finding(
         "informationless projector",
         "sick",
-        f"{evidence}; in the features {encoder:.0%}",
+        evidence,
         "the embeddings vary with something else than the image, so the loss teaches the encoder nothing about it",
         "check what the projector gets (detached? shuffled? other samples?), and start again with a fresh one",
     )
