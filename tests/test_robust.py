@@ -45,7 +45,7 @@ def test_a_table_and_a_file(run: Path, capsys: pytest.CaptureFixture[str]) -> No
         (["perturbations=perhaps"], "true or false"),
         (["images=1"], "images"),
         (["sevrities=1"], "Did you mean"),
-        (["more"], "one directory"),
+        (["more"], "there is no directory more"),
     ],
 )
 def test_mistakes(run: Path, words: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:

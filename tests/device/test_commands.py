@@ -13,7 +13,7 @@ from reglet import compare
 from reglet.cli import main
 from reglet.engine.build import build_parts
 from reglet.engine.run_folder import read_run
-from reglet.evaluate import embed, evaluation, examine, predict, robust, run
+from reglet.evaluate import embed, evaluation, examine, one, predict, robust
 from reglet.evaluate.compute import Compute, compute
 
 SMALL = ["data=digits", "model=convnet", "labels=60", "batch=20", "epochs=1", "size=16", "knn_every=0"]
@@ -31,7 +31,7 @@ def there(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
     """What accelerator= says, for a device that the command line does not know."""
 
     def put(where: Compute) -> None:
-        for module in (embed, run, examine, predict, robust):
+        for module in (embed, one, examine, predict, robust):
             monkeypatch.setattr(module, "compute", lambda **keys: where)
 
     return put
@@ -57,7 +57,7 @@ def _close(a: Any, b: Any, *, tolerance: float) -> None:
 
 
 ASKED: dict[str, Callable[[Path, Path], Any]] = {
-    "eval": lambda r, out: run.evaluate_run(r, data="digits", probes=["knn", "ridge"], out=out / "x.json").json(),
+    "eval": lambda r, out: one.evaluate_run(r, data="digits", probes=["knn", "ridge"], out=out / "x.json").json(),
     "robust": lambda r, out: robust.robust_run(r, severities=(3,), images=20, out=out / "x.json").json(),
     "doctor": lambda r, out: examine.examine(r, images=40).numbers,
     "predict": lambda r, out: predict.predict(r).probabilities.sum(0).tolist(),
@@ -93,10 +93,10 @@ def test_a_compared_run(trained: Path, device: torch.device) -> None:
 @pytest.mark.parametrize("precision", ["bf16-mixed", "bf16-true"])
 def test_precisions(trained: Path, precision: str, tmp_path: Path) -> None:
     """The encoder itself is not rounded."""
-    found = run.evaluate_run(
+    found = one.evaluate_run(
         trained, probes=["knn"], accelerator="cpu", precision=precision, out=tmp_path / "x.json"
     ).json()
-    plain = run.evaluate_run(trained, probes=["knn"], accelerator="cpu", out=tmp_path / "y.json").json()
+    plain = one.evaluate_run(trained, probes=["knn"], accelerator="cpu", out=tmp_path / "y.json").json()
     assert found["probes"]["knn"]["accuracy"] == pytest.approx(plain["probes"]["knn"]["accuracy"], abs=0.1)
     assert found["representation"] != plain["representation"]
 

@@ -147,7 +147,7 @@ def test_ranks_that_share_both_or_neither(options: dict[str, object], runs: Path
 def test_bad_input_says_so(runs: Path, tmp_path: Path) -> None:
     with pytest.raises(RunError, match="is no directory of a run or of an exported encoder"):
         examine(tmp_path)
-    with pytest.raises(ValueError, match="needs one directory"):
+    with pytest.raises(ValueError, match="needs an encoder"):
         doctor([])
     with pytest.raises(ValueError, match=r"unknown key 'image'. Did you mean images="):
         doctor([str(tmp_path), "image=3"])

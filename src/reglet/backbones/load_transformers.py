@@ -1,12 +1,16 @@
 """transformers' vision models by name or from a folder: checked that every weight is there."""
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from reglet.backbones.hugging_face_hub import reachable
 from reglet.backbones.protocol import Grid
 from reglet.backbones.transformers import Pool, Transformers, has_dense_pooler, vision_part
+
+PROCESSOR = "preprocessor_config.json"
 
 
 def load_transformers(
@@ -69,12 +73,37 @@ def _import(name: str) -> Any:
 
 def _fetch(name: str, load: Any, **options: Any) -> Any:
     """From the folder or the cache, and only where it is in neither, from the network."""
-    for alone in (True,) if Path(name).exists() else (True, False):
+    for alone in (True, False):
+        if not alone and (Path(name).exists() or not reachable()):
+            break
         try:
             return load(name, trust_remote_code=False, local_files_only=alone, **options)
         except (OSError, ValueError) as error:
             failed = error
     raise ValueError(_not_there(name, failed)) from failed
+
+
+def processor_config(name: str) -> dict[str, Any] | None:
+    """How images are prepared for the model `name`: what its image processor says, or its preprocessor_config.json
+    where the processor cannot be made here (some need torchvision); None where it has neither."""
+    transformers = _import(name)
+    try:
+        with _quiet(transformers):
+            found = _fetch(name, transformers.AutoImageProcessor.from_pretrained)
+        return {key: value for key, value in found.to_dict().items() if value is not None or key.startswith("do_")}
+    except (ImportError, ValueError):
+        return _stored_processor(name)
+
+
+def _stored_processor(name: str) -> dict[str, Any] | None:
+    file: Any = Path(name) / PROCESSOR
+    if not Path(name).exists():
+        from huggingface_hub import try_to_load_from_cache
+
+        file = try_to_load_from_cache(name, PROCESSOR)
+    if not isinstance(file, str | Path) or not Path(file).is_file():
+        return None
+    return dict(json.loads(Path(file).read_text(encoding="utf-8")))
 
 
 def _not_there(name: str, error: Exception) -> str:
@@ -83,8 +112,9 @@ def _not_there(name: str, error: Exception) -> str:
     if Path(name).exists():
         return f"{name} is no folder of a vision model that transformers saved with safetensors: {said}"
     return (
-        f"hf/{name} could not be loaded: {said} Without network, load it where there is one with "
-        f"AutoModel.from_pretrained({name!r}).save_pretrained('FOLDER'), bring the folder here, and give hf/FOLDER"
+        f"hf/{name} could not be loaded: {said} Without network, save it where there is one, with "
+        f"AutoModel.from_pretrained({name!r}).save_pretrained('FOLDER') and the same of AutoImageProcessor; bring the "
+        "folder here, and give hf/FOLDER"
     )
 
 

@@ -1,12 +1,15 @@
 """timm's networks as backbones."""
 
+import json
 from difflib import get_close_matches
+from pathlib import Path
 from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet.backbones.adapter import pooled_width
+from reglet.backbones.hugging_face_hub import in_cache, reachable
 from reglet.backbones.protocol import Grid, map_tokens
 from reglet.types import WrongKindError
 
@@ -64,14 +67,70 @@ class Timm(nn.Module):
         return map_tokens(y)
 
 
-def _create(name: str, *, size: int | Grid, in_channels: int, drop_path: float, pretrained: bool) -> nn.Module:
+def data_config(model: str | nn.Module) -> dict[str, Any]:
+    """How timm prepares images for the model of this name, or for a model: size, interpolation, crop, mean, std.
+
+    >>> data_config("test_vit")["input_size"]
+    (3, 160, 160)
+    """
+    timm = _import(model if isinstance(model, str) else type(model).__name__)
+    if isinstance(model, str) and model.startswith("local-dir:"):
+        return dict(timm.data.resolve_data_config(pretrained_cfg=_cfg_of_folder(model)))
+    if isinstance(model, str):
+        _require_known(timm, model)
+        return dict(timm.data.resolve_data_config(pretrained_cfg=timm.get_pretrained_cfg(model).to_dict()))
+    return dict(timm.data.resolve_model_data_config(model))
+
+
+def _cfg_of_folder(name: str) -> dict[str, Any]:
+    stored = json.loads((Path(name.removeprefix("local-dir:")) / "config.json").read_text(encoding="utf-8"))
+    return dict(stored.get("pretrained_cfg", stored))
+
+
+def _import(name: str) -> Any:
     try:
         import timm
     except ImportError as error:
         raise ImportError(f"timm/{name} needs timm: pip install 'reglet[timm]'") from error
-    if not timm.is_model(name):
+    return timm
+
+
+def _require_known(timm: Any, name: str) -> None:
+    if not name.startswith("local-dir:") and not timm.is_model(name):
         close = ", ".join(get_close_matches(name, timm.list_models(), n=5)) or "none of a similar name"
         raise LookupError(f"timm {timm.__version__} has no model {name!r}. It has {close}; see timm.list_models()")
+
+
+def _require_weights(timm: Any, name: str) -> None:
+    """An error at once where the weights are neither here nor to be had: timm itself would try for a minute."""
+    if name.startswith("local-dir:"):
+        return
+    cfg = timm.get_pretrained_cfg(name)
+    if cfg is None or not (cfg.hf_hub_id or cfg.url or cfg.file):
+        raise ValueError(f"timm has no pretrained weights for {name}; it has some for {_with_weights(timm, name)}")
+    if (
+        cfg.file
+        or not cfg.hf_hub_id
+        or in_cache(cfg.hf_hub_id, "model.safetensors", "pytorch_model.bin")
+        or reachable()
+    ):
+        return
+    raise ValueError(
+        f"the weights of timm/{name} are not here, and huggingface.co is not to be reached. Bring config.json and "
+        f"model.safetensors of huggingface.co/{cfg.hf_hub_id} here, and give the folder that they are in; or take "
+        "random weights: pretrained=false"
+    )
+
+
+def _with_weights(timm: Any, name: str) -> str:
+    return ", ".join(timm.list_pretrained(f"{name.split('.')[0]}*")[:5]) or "none of a similar name"
+
+
+def _create(name: str, *, size: int | Grid, in_channels: int, drop_path: float, pretrained: bool) -> nn.Module:
+    timm = _import(name)
+    _require_known(timm, name)
+    if pretrained:
+        _require_weights(timm, name)
     common: dict[str, Any] = {"pretrained": pretrained, "num_classes": 0, "in_chans": in_channels}
     if drop_path:
         common["drop_path_rate"] = drop_path

@@ -2,17 +2,36 @@
 
 from pathlib import Path
 
-from reglet.cli.words import COMPUTE, COMPUTE_HELP, OK, asks_help, computing, directory, whole
+from reglet.cli.words import (
+    COMPUTE,
+    COMPUTE_HELP,
+    ENCODERS_HELP,
+    GIVEN,
+    OK,
+    asks_help,
+    computing,
+    encoders,
+    several,
+    sourcing,
+    whole,
+)
 
 HELP = (
     """\
-reglet embed DIRECTORY data=... out=FILE
+reglet embed ENCODER [ENCODER ...] data=... out=FILE
 
-  run    directory of a run, or of an exported encoder
-  data   as for pretrain: digits, a folder, a .npz, hf/NAME, torchvision/NAME
-  split  part of the data, such as test; default: all
+  reglet embed runs/a data=photos/ out=features.npz
+  reglet embed runs/a timm/resnet18 data=photos/,birds/ out=features/     a file for each encoder and set
+
+"""
+    + ENCODERS_HELP.format(features=" (not here: features are what is to be made)")
+    + """
+  run    an encoder, by its key
+  data   as for pretrain: digits, a folder, a .npz, hf/NAME, torchvision/NAME; several with commas between them
+  split  part of the data, such as test, or several with commas between them; default: all
   out    FILE.csv, FILE.npz, or FILE.parquet where pyarrow is installed: features, and where the data have them the
-         names of files, labels and domain; a file that cannot be read is named and left out
+         names of files, labels, domain, and split, the part of the image; a file that cannot be read is named and left
+         out.  Of several encoders or sets a folder, for files ENCODER--DATA.npz
   batch  images at a time (256)
 """
     + COMPUTE_HELP
@@ -23,19 +42,37 @@ def embed(words: list[str]) -> int:
     if asks_help(words):
         print(HELP, end="")
         return OK
-    run, given = directory("embed", words, ("run", "data", "split", "out", "batch", *COMPUTE))
+    given_as, given = encoders("embed", words, ("run", "data", "split", "out", "batch", *GIVEN, *COMPUTE))
     if "out" not in given:
         raise ValueError("reglet embed needs out=; see reglet embed --help")
+    sets = several(given.get("data", "digits"))
+    batch, out = whole("batch", given, 256, least=1), Path(given["out"])
+    many = len(given_as) > 1 or len(sets) > 1
+    if many and out.suffix:
+        raise ValueError(f"out= is a folder for the files of {len(given_as)} encoders and {len(sets)} sets, got {out}")
     from reglet.evaluate.embed import embed as write_features
+    from reglet.evaluate.source import keys_for
 
-    out = Path(given["out"])
-    shape = write_features(
-        run,
-        given.get("data", "digits"),
-        out,
-        split=given.get("split", ""),
-        batch=whole("batch", given, 256, least=1),
-        **computing(given),
-    )
-    print(f"{out}: {shape[0]} images, {shape[1]} features")
+    for run, keys in zip(given_as, keys_for(given_as, **sourcing(given)), strict=True):
+        for data in sets:
+            file = out / f"{_name(run)}--{_name(data)}.npz" if many else out
+            shape = write_features(
+                run,
+                data,
+                file,
+                split=given.get("split", ""),
+                batch=batch,
+                **keys,
+                **computing(given),
+            )
+            print(f"{file}: {shape[0]} images, {shape[1]} features")
     return OK
+
+
+def _name(given: str) -> str:
+    """As a part of a file name.
+
+    >>> _name("timm/resnet18"), _name("../photos/")
+    ('timm-resnet18', 'photos')
+    """
+    return "-".join(part for part in Path(given).parts if part not in ("/", "..")).replace(":", "-")

@@ -2,21 +2,41 @@
 
 from pathlib import Path
 
-from reglet.cli.words import COMPUTE, COMPUTE_HELP, OK, asks_help, computing, directory, whole
+from reglet.cli.words import (
+    COMPUTE,
+    COMPUTE_HELP,
+    ENCODERS_HELP,
+    GIVEN,
+    OK,
+    asks_help,
+    computing,
+    encoders,
+    several,
+    sourcing,
+    whole,
+)
 
 HELP = (
     """\
-reglet eval DIRECTORY [data=...] [probes=knn,linear] ...
+reglet eval ENCODER [ENCODER ...] [data=...] [probes=knn,linear] ...
 
   reglet eval runs/a                                   on the data of the run
   reglet eval run=runs/a data=photos/                  on other data with labels: photos/CLASS/*.jpg
   reglet eval runs/a data=x.npz train=train test=val   on parts of the data by name
+  reglet eval timm/resnet18 data=photos/               released weights
+  reglet eval runs/a timm/resnet18 hf/facebook/dinov2-small data=photos/,birds/
+                                                       a table: encoders x sets, paired by test image; wins; cost
 
 Features of every image once; then probes, trained on the one part and tested on the other, and what the features are
-like.  A table, and eval.json in the directory.
+like.  A table, and eval.json in the directory of a run or an exported encoder.
+Of several encoders or sets: accuracies, each encoder's difference from the first with an interval paired by test image
+(bootstrap, McNemar; Holm over the table), how often each wins, parameters, GFLOPs and milliseconds of an image.
 
-  run      directory of a run, or of an exported encoder
-  data     as for pretrain; default: the run's own, cut as it was
+"""
+    + ENCODERS_HELP.format(features="")
+    + """
+  run      an encoder, by its key
+  data     as for pretrain, several with commas between them; default: the run's own, cut as it was
   train    part to train probes on; default: the one that is called so, or else four fifths of the images
   test     part to test them on; default: the one that is called test or val, or else the other fifth
   probes   knn       20 neighbours, weighted
@@ -24,7 +44,7 @@ like.  A table, and eval.json in the directory.
            exact     logistic regression to convergence, at 6 strengths: slower
            ridge     least squares in closed form
            mlp       three layers: minutes
-           few       ten labels of each class, five draws
+           few       ten labels of each class, five draws; not in a table of several encoders
   blocks   of a ViT, how many last ones the linear probes see (1; 4 in VISReg's and SER's protocols)
   batch    images at a time (256)
   seed     of splits and probes (0)
@@ -32,31 +52,69 @@ like.  A table, and eval.json in the directory.
 """
     + COMPUTE_HELP
 )
-KEYS = ("run", "data", "train", "test", "probes", "blocks", "batch", "seed", "out", *COMPUTE)
+KEYS = ("run", "data", "train", "test", "probes", "blocks", "batch", "seed", "out", *GIVEN, *COMPUTE)
 
 
 def evaluate(words: list[str]) -> int:
     if asks_help(words):
         print(HELP, end="")
         return OK
-    run, given = directory("eval", words, KEYS)
-    from reglet.cli.eval_table import show
-    from reglet.evaluate import evaluate_run
-    from reglet.evaluate.run import REPORT
+    given_as, given = encoders("eval", words, KEYS)
+    sets = several(given.get("data", ""))
+    probes = given.get("probes", "knn,linear").split(",")
+    blocks, batch = whole("blocks", given, 1, least=1), whole("batch", given, 256, least=1)
+    seed = whole("seed", given, 0)
+    out = Path(given["out"]) if "out" in given else None
+    from reglet.evaluate.compute import compute
+    from reglet.evaluate.evaluation import require_probes
+    from reglet.evaluate.one import REPORT, evaluate_encoder, write_evaluation
+    from reglet.evaluate.source import open_sources
 
-    out = Path(given["out"]) if "out" in given else run / REPORT
-    found = evaluate_run(
-        run,
-        data=given.get("data", ""),
-        train=given.get("train", ""),
-        test=given.get("test", ""),
-        probes=given.get("probes", "knn,linear").split(","),
-        blocks=whole("blocks", given, 1, least=1),
-        batch=whole("batch", given, 256, least=1),
-        **computing(given),
-        seed=whole("seed", given, 0),
-        out=out,
-    )
-    show(found)
-    print(f"{out} has every number.")
+    require_probes(probes)
+    where = compute(**computing(given))
+    opened = open_sources(given_as, **sourcing(given))
+    train, test = given.get("train", ""), given.get("test", "")
+    if len(opened) == 1 and len(sets) < 2:
+        from reglet.cli.eval_table import show, show_encoder
+
+        (encoder,) = opened
+        pair = encoder.pair(sets[0] if sets else "", train, test)
+        found = evaluate_encoder(encoder, *pair, probes=probes, blocks=blocks, batch=batch, compute=where, seed=seed)
+        if out is None and encoder.folder is not None:
+            out = encoder.folder / REPORT
+        show_encoder(encoder)
+        show(found, what="features" if encoder.rows is not None else "random weights" if encoder.random else "trained")
+        if out is not None:
+            write_evaluation(out, encoder, found)
+        print("out=FILE would keep every number." if out is None else f"{out} has every number.")
+        return OK
+    if train or test:
+        raise ValueError("train= and test= are for one encoder and one set; in a table the parts are chosen by rule")
+    from reglet import progress
+    from reglet.cli.judge_table import show as show_table
+    from reglet.evaluate.judge import judge
+
+    with progress.work("eval") as work:
+        judged = judge(
+            opened,
+            sets,
+            lambda encoder, a, b: (
+                evaluate_encoder(
+                    encoder, a, b, probes=probes, blocks=blocks, batch=batch, compute=where, seed=seed, beside=False
+                ).right
+            ),
+            compute=where,
+            seed=seed,
+            says=work.note,
+        )
+    show_table(judged)
+    _write(out, judged.json())
     return OK
+
+
+def _write(out: Path | None, found: dict[str, object]) -> None:
+    from reglet.engine.run_folder import write_json
+
+    if out is not None:
+        write_json(out, found)
+    print("out=FILE would keep every number." if out is None else f"{out} has every number.")

@@ -8,6 +8,7 @@ from reglet.evaluate import Evaluation
 from reglet.evaluate.classes import ByClass
 from reglet.evaluate.probing import Json
 from reglet.evaluate.representation import Numbers
+from reglet.evaluate.source import Encoder
 
 TITLES = {
     "classifier": "classifier",
@@ -28,9 +29,15 @@ COLUMNS = {
 }
 
 
-def show(found: Evaluation, console: Console | None = None) -> None:
+def show_encoder(encoder: Encoder, console: Console | None = None) -> None:
+    """What is judged, and how its images are prepared."""
+    (console or screen()).print(encoder.introduction() + "\n")
+
+
+def show(found: Evaluation, console: Console | None = None, *, what: str = "trained") -> None:
+    """what: the name of the row of the encoder itself."""
     console = console or screen()
-    show_scores(found, console)
+    show_scores(found, console, what=what)
     console.print("\naccuracy and its 95 % interval, in %\n")
     console.print(_scores(found.probes))
     if found.classes is not None:
@@ -47,7 +54,7 @@ def show(found: Evaluation, console: Console | None = None) -> None:
     console.print(f"\nseconds: {times}")
 
 
-def show_scores(found: Evaluation, console: Console | None = None) -> None:
+def show_scores(found: Evaluation, console: Console | None = None, *, what: str = "trained") -> None:
     """Whose accuracy, on which images, and what it is without training: the table that a person looks for."""
     console = console or screen()
     train, test = found.data["train"], found.data["test"]
@@ -56,9 +63,9 @@ def show_scores(found: Evaluation, console: Console | None = None) -> None:
     if "classifier" in found.probes:
         console.print("the classifier is the run's own; probes read its features")
     table = _table("", *(TITLES[name] for name in found.probes))
-    table.add_row("trained", *(_percent(row["accuracy"]) for row in found.probes.values()))
-    for what, row in found.untrained.items():
-        table.add_row(what, *(_percent(row.get(name, {}).get("accuracy")) for name in found.probes))
+    table.add_row(what, *(_percent(row["accuracy"]) for row in found.probes.values()))
+    for other, row in found.untrained.items():
+        table.add_row(other, *(_percent(row.get(name, {}).get("accuracy")) for name in found.probes))
     common, share = found.data["chance"]
     table.add_row(f"chance: always {common!r}", *[_percent(share)] * len(found.probes))
     console.print()

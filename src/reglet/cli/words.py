@@ -74,6 +74,58 @@ def directory(command: str, words: list[str], keys: Sequence[str]) -> tuple[Path
     return Path(given["run"] if "run" in given else places[0]), given
 
 
+def encoders(command: str, words: list[str], keys: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The encoders that a command is about, given by themselves or one as run=, and its other words.
+
+    >>> encoders("eval", ["runs/a", "timm/resnet18", "data=digits"], ("data",))
+    (['runs/a', 'timm/resnet18'], {'data': 'digits'})
+    """
+    found = [word for word in words if "=" not in word]
+    given = pairs([word for word in words if "=" in word], keys)
+    found += [given["run"]] if "run" in given else []
+    if not found:
+        raise ValueError(f"reglet {command} needs an encoder, such as runs/a or timm/NAME; see reglet {command} --help")
+    return found, given
+
+
+def several(text: str) -> list[str]:
+    """Data sets with commas between them; a path that has a comma itself is one.
+
+    >>> several("digits,photos/"), several("")
+    (['digits', 'photos/'], [])
+    """
+    if "," not in text or Path(text).exists():
+        return [text] if text else []
+    if not all(parts := text.split(",")):
+        raise ValueError(f"data sets have commas between them, got {text!r}")
+    return parts
+
+
+def yes(key: str, given: Mapping[str, str], *, default: bool) -> bool:
+    """true or false."""
+    text = given.get(key, str(default)).lower()
+    if text not in ("true", "false"):
+        raise ValueError(f"{key} is true or false, got {text!r}")
+    return text == "true"
+
+
+GIVEN = ("pretrained", "size")
+ENCODERS_HELP = """\
+ENCODER is the directory of a run or of an exported encoder; timm/NAME; hf/NAME, or a folder that transformers or timm
+saved; package.module:callable, a network or a function without arguments that gives one, alone or as (network,
+preprocess); or a file of features, .npz or .parquet, as reglet embed writes it{features}.
+Images are prepared as the model's own configuration says: timm's, the image processor's, the card's.
+
+  pretrained  false takes timm/NAME and hf/NAME with random weights (true)
+  size        side of the images, for encoders of others; default: as their configuration says
+"""
+
+
+def sourcing(given: Mapping[str, str]) -> dict[str, Any]:
+    """The keys of GIVEN, as `open_source` takes them."""
+    return {"pretrained": yes("pretrained", given, default=True), "size": whole("size", given, 0)}
+
+
 def whole(key: str, given: Mapping[str, str], default: int, *, least: int = 0) -> int:
     """The number that `key` was given, or its default."""
     text = given.get(key, str(default))

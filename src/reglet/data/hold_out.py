@@ -32,15 +32,20 @@ Index = Int64[Tensor, "_"]
 
 def hold_out_test(images: Images) -> tuple[Images, Images | None]:
     """Training images, and those held out for the test; None where no class has two images."""
-    inside, outside = _parts(images)
-    if not len(outside):
+    inside, outside = held_out(images)
+    if len(inside) == len(images):
         return images, None
-    train, test = images.part(inside, name="train"), images.part(outside, name="held-out")
-    copies = shared(train, test)
-    if len(copies):
-        left = np.setdiff1d(np.arange(len(test)), copies.numpy())
-        test = images.part(outside[torch.from_numpy(left)], name="held-out")
-    return train, test if len(test) else None
+    train = images.part(inside, name="train")
+    return train, images.part(outside, name="held-out") if len(outside) else None
+
+
+def held_out(images: Images) -> tuple[Index, Index]:
+    """The same as indices.  Copies of a training image are in neither."""
+    inside, outside = _parts(images)
+    if len(outside):
+        copies = shared(images.part(inside, name="train"), images.part(outside, name="held-out"))
+        outside = outside[np.setdiff1d(np.arange(len(outside)), copies.numpy())]
+    return inside, outside
 
 
 def require_apart(train: Images, test: Images, *, overlap: str = "refuse") -> Images:

@@ -77,6 +77,7 @@ def load_pair(
     channels: int = 0,
     table: str = "",
     workers: int = 0,
+    keep: bool = True,
     hold_out: bool = True,
     overlap: str = "refuse",
 ) -> tuple[Images, Images | None]:
@@ -90,7 +91,7 @@ def load_pair(
     >>> len(train), len(test)
     (1297, 500)
     """
-    how = HowToRead(size, channels, table, workers)
+    how = HowToRead(size, channels, table, workers, keep)
     opened = _opened(spec, how)
     parts = list(opened) or _splits(spec, how)
     images = _load(spec, "train" if "train" in parts else "", how, opened)
@@ -178,6 +179,16 @@ def _table(spec: str, how: HowToRead) -> Path:
     """Beside the images, or wherever the path leads."""
     inside = Path(spec) / how.table
     return inside if inside.is_file() else Path(how.table)
+
+
+def splits(spec: str) -> Sequence[str]:
+    """The parts that the source has of itself.
+
+    >>> splits("digits")
+    ['train', 'test']
+    """
+    how = HowToRead()
+    return list(_opened(spec, how)) or _splits(spec, how)
 
 
 def _splits(spec: str, how: HowToRead) -> Sequence[str]:

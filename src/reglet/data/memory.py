@@ -59,7 +59,7 @@ class InMemory:
 
     def crops(self, index: Int64[Tensor, " b"], asked: Sequence[Crops]) -> list[Pixels]:
         x = self.whole(index)
-        return [resized_crop(x, boxes, size=size, interpolation=how).clamp_(0, 1) for boxes, size, how in asked]
+        return [resized_crop(x, c.boxes, size=c.size, interpolation=c.interpolation).clamp_(0, 1) for c in asked]
 
     def names(self, index: Int64[Tensor, " b"]) -> None:
         return None

@@ -128,7 +128,7 @@ class Pictures:
                 if y < 0 or x < 0 or y + dy > h or x + dx > w:
                     raise ValueError(f"the box {box[k]} is outside of an image of {h} x {w}: did the file change?")
                 scaled = Box(y * down, x * across, dy * down, dx * across)
-                cuts.append(_Cut(scaled, (each.size, each.size), each.interpolation))
+                cuts.append(_Cut(scaled, (each.size, each.size), each.interpolation, exact=each.exact))
             return cuts
 
         return self._cut(index, [each.size for each in asked], boxed)

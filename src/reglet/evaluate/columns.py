@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 SUFFIXES = (".csv", ".npz", ".parquet")
-Columns = Mapping[str, NDArray[Any]]  # of one length; words, numbers, or rows of numbers
+Column = NDArray[Any]
+Columns = Mapping[str, Column]  # of one length; words, numbers, or rows of numbers
 
 
 def require_suffix(out: Path) -> None:

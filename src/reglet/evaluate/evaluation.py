@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
 
@@ -29,6 +29,7 @@ class Evaluation:
     representation: diagnostics of the training features.  seconds: what took how long.
     untrained: the same probes on random weights and on raw pixels.
     classes: of the most telling probe, class by class.
+    right: probe -> whether each test image was classified correctly, in their order; it is not written to files.
 
     >>> seen = Evaluation({"name": "digits"}, {"knn": {"accuracy": 0.9}}, {"rank": 12.0}, {"features": 1.5})
     >>> seen.json()["probes"]
@@ -41,10 +42,12 @@ class Evaluation:
     seconds: dict[str, float]
     untrained: Rows = field(default_factory=dict)
     classes: ByClass | None = None
+    right: dict[str, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
     def json(self) -> Json:
         """Plain values, with null for what is not a number."""
-        plain: Json = _plain(asdict(self))
+        plain: Json = _plain(asdict(replace(self, right={})))
+        del plain["right"]
         return plain
 
 
@@ -76,7 +79,7 @@ def evaluate(
     >>> seen.probes["knn"]["k"], seen.representation["features"]
     (20, 16)
     """
-    _known(probes)
+    require_probes(probes)
     train_labels, test_labels = labels_of(train, test)
     require_fit(encoder, train, preprocess)
     require_fit(encoder, test, preprocess)
@@ -100,7 +103,8 @@ def evaluate(
         "blocks": blocks,
         "seed": seed,
     }
-    return Evaluation(data, numbers, found, clock.seconds, classes=by_class(guesses, y_test, names))
+    right = {name: (guess == y_test).cpu() for name, guess in guesses.items()}
+    return Evaluation(data, numbers, found, clock.seconds, classes=by_class(guesses, y_test, names), right=right)
 
 
 class _Clock:
@@ -113,7 +117,7 @@ class _Clock:
         self.seconds[name], self.start = now - self.start, now
 
 
-def _known(probes: Sequence[str]) -> None:
+def require_probes(probes: Sequence[str]) -> None:
     for name in probes:
         if name not in PROBES:
             close = get_close_matches(name, PROBES, n=1)

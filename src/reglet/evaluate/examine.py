@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
-from reglet.data import Images, Part, load
+from reglet.data import Images, Part
 from reglet.diagnostics.batch_dependence import batch_share, mode_gap
 from reglet.diagnostics.training import gradient_norms
 from reglet.diagnostics.verdict import Symptoms, Verdict, diagnose
@@ -20,10 +20,11 @@ from reglet.engine.build import Parts, build_parts
 from reglet.engine.config import Config
 from reglet.engine.feed import ViewPolicy
 from reglet.engine.order import VIEWS, generator
-from reglet.engine.run_folder import CHECKPOINT, CONFIG, RunError, read_run, write_json
+from reglet.engine.run_folder import CHECKPOINT, RunError, read_run, write_json
 from reglet.evaluate.compute import Compute, compute
 from reglet.evaluate.extract import CPU, extract
-from reglet.export import CARD, load_encoder
+from reglet.evaluate.source import is_run, open_source
+from reglet.export import CARD
 from reglet.losses.base import OnViews
 from reglet.method import Method, innermost
 from reglet.methods import JointEmbedding
@@ -34,7 +35,7 @@ BATCHES, ANCHORS = 6, 8  # each of so many samples is embedded in so many batche
 
 
 def examine(
-    run: Path,
+    run: str | Path,
     *,
     data: str = "",
     images: int = 1000,
@@ -42,15 +43,21 @@ def examine(
     devices: int = 1,
     precision: str = "32-true",
     seed: int = 0,
+    pretrained: bool = True,
+    size: int = 0,
+    says: Callable[[str], None] = lambda _: None,
 ) -> Verdict:
-    """The verdict on the run, or the exported encoder, in the directory `run`; also written there, as doctor.json.
+    """The verdict on `run`; of a run or an exported encoder also written to its directory, as doctor.json.
 
+    run: the directory of a run or of an exported encoder, timm/NAME, or whatever `open_source` takes beside these; it
+        takes `pretrained` and `size`, too.  `says` hears how images are prepared.
     data: as for pretraining; the run's own unless given, and there the test images where it has any.
     images: how many to look at, at most.
     """
     where = compute(accelerator=accelerator, devices=devices, precision=precision)
-    if (run / CONFIG).exists():
-        config, parts, encoder = _load(run, data)
+    folder = Path(run)
+    if is_run(folder):
+        config, parts, encoder = _load(folder, data)
         chosen = _some(parts.images if parts.test is None else parts.test, images, seed)
         found = look(
             parts.method,
@@ -67,21 +74,21 @@ def examine(
             found,
             same_slices=slices if config.devices * config.nodes > 1 else None,
             batch=_loss_batch(config, parts.method),
-            steps=checkpoint.read_about(run / CHECKPOINT)["step"],
+            steps=checkpoint.read_about(folder / CHECKPOINT)["step"],
         )
         if config.command == "train":
             found = replace(found, classes=len(chosen.classes or ()))
-    elif (run / CARD).exists():
-        if not data:
-            raise RunError(f"{run} is an exported encoder, without its data: give data=")
-        backbone, preprocess, card = load_encoder(run)
-        chosen = _some(load(data, size=card["architecture"]["size"]), images, seed)
-        found = Symptoms(extract(backbone, chosen, preprocess, finite=False, compute=where))
     else:
-        raise RunError(f"{run} is no directory of a run or of an exported encoder: no {CONFIG} and no {CARD}")
+        source = open_source(run, pretrained=pretrained, size=size)
+        if not data and source.rows is None:
+            raise RunError(f"{run} has no data of its own: give data=")
+        says(source.introduction())
+        chosen = _some(source.open(data), images, seed)
+        found = Symptoms(extract(source.net, chosen, source.prepare, finite=False, compute=where))
     verdict = diagnose(found)
     about = {"verdict": verdict.name, "exit_code": verdict.exit_code, "data": chosen.name, "seed": seed}
-    write_json(run / REPORT, about | asdict(verdict))
+    if is_run(folder) or (folder / CARD).exists():
+        write_json(folder / REPORT, about | asdict(verdict))
     return verdict
 
 

@@ -6,15 +6,16 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from jaxtyping import Bool, Float
 from torch import Tensor
 
-from reglet.data import Part
+from reglet.data import Images, Part
 from reglet.diagnostics.robustness import Robustness, Stability, robustness, stability
 from reglet.engine.run_folder import write_json
-from reglet.evaluate.compute import compute
-from reglet.evaluate.extract import extract, require_fit
+from reglet.evaluate.compute import Compute, compute
+from reglet.evaluate.extract import CPU, extract, require_fit
 from reglet.evaluate.labelled import labels_of
-from reglet.evaluate.run import open_data, open_encoder, reading
+from reglet.evaluate.source import Encoder, open_source
 from reglet.probes.linear import logistic_regression
 from reglet.probes.standard import Standard
 
@@ -25,11 +26,17 @@ STRENGTH = 1e-2  # of the probe's penalty, as `linear_probe` mostly chooses
 
 @dataclass(frozen=True)
 class Robust:
-    """stability: None where perturbation sequences were not asked for."""
+    """stability: None where perturbation sequences were not asked for.
+
+    right: whether each test image is classified correctly when it is clean.
+    by_image: of each the share of corruptions and severities under which it is classified correctly.
+    """
 
     images: int
     corruptions: Robustness
     stability: Stability | None
+    right: Bool[Tensor, " n"]
+    by_image: Float[Tensor, " n"]
 
     def json(self) -> Json:
         return {
@@ -42,7 +49,7 @@ class Robust:
 
 
 def robust_run(
-    run: Path,
+    run: str | Path,
     *,
     data: str = "",
     severities: tuple[int, ...] = (1, 2, 3, 4, 5),
@@ -53,36 +60,62 @@ def robust_run(
     devices: int = 1,
     precision: str = "32-true",
     seed: int = 0,
+    pretrained: bool = True,
+    size: int = 0,
     out: Path | None = None,
 ) -> Robust:
-    """The encoder in `run` under the 15 corruptions, and along the 14 perturbations where asked for.
+    """The encoder `run` under the 15 corruptions, and along the 14 perturbations where asked for.
 
+    run: the directory of a run or of an exported encoder, timm/NAME, or whatever `open_source` takes beside these; it
+        takes `pretrained` and `size`, too.
     A linear classifier is fitted to the clean features of the training images.  images: of the test part, at most.
-    The numbers are written to robust.json in the directory, or to `out`.
+    The numbers are written to robust.json in its directory, or to `out`.
     """
     where = compute(accelerator=accelerator, devices=devices, precision=precision)
-    encoder, preprocess, card = open_encoder(run)
-    train, test = open_data(run, data, "", "", **reading(card))
+    encoder = open_source(run, pretrained=pretrained, size=size)
+    encoder.require_network("robust")
+    how: Json = {"severities": severities, "perturbations": perturbations, "images": images, "batch": batch}
+    found = robust_encoder(encoder, *encoder.pair(data), **how, compute=where, seed=seed)
+    if out is not None or encoder.folder is not None:
+        write_json(out or Path(encoder.folder or ".") / REPORT, found.json())
+    return found
+
+
+def robust_encoder(
+    encoder: Encoder,
+    train: Images,
+    test: Images,
+    *,
+    severities: tuple[int, ...] = (1, 2, 3, 4, 5),
+    perturbations: bool = False,
+    images: int = 1000,
+    batch: int = 256,
+    compute: Compute = CPU,
+    seed: int = 0,
+) -> Robust:
+    """The same of an encoder and data that are open."""
+    net, preprocess = encoder.net, encoder.prepare
     y, y_test = labels_of(train, test)
-    require_fit(encoder, train, preprocess)
+    require_fit(net, train, preprocess)
     few = torch.randperm(len(test), generator=torch.Generator().manual_seed(seed))[:images].sort().values
-    x = extract(encoder, train, preprocess, batch=batch, compute=where)
-    standard, net = Standard(x), where.copies(encoder)[0]
+    x = extract(net, train, preprocess, batch=batch, compute=compute)
+    standard, net = Standard(x), compute.copies(net)[0]
     weight, bias = logistic_regression(x, y.to(x.device), strength=STRENGTH, standard=standard)
+    guesses: list[Tensor] = []  # in the order in which `robustness` asks: clean, then each corruption at each severity
 
     @torch.no_grad()
     def predict(pictures: Tensor) -> Tensor:
         pixels = (pictures * 255).round().to(torch.uint8)
-        with where.mixed():
-            z = net(where.cast(preprocess(where.take(pixels)))).float()
-        return F.linear(standard(z).to(weight.dtype), weight, bias)
+        with compute.mixed():
+            z = net(compute.cast(preprocess(compute.take(pixels)))).float()
+        logits = F.linear(standard(z).to(weight.dtype), weight, bias)
+        guesses.append(logits.argmax(1).cpu())
+        return logits
 
     chosen = Part(test, few, name=f"{len(few)} of {len(test)}")
-    pictures, truth = where.take(chosen.batch(torch.arange(len(few)))), y_test[few].to(where.place)
-    found = Robust(
-        len(few),
-        robustness(predict, pictures, truth, severities=severities, seed=seed, batch=batch),
-        stability(predict, pictures, truth, seed=seed, batch=batch) if perturbations else None,
-    )
-    write_json(out or run / REPORT, found.json())
-    return found
+    pictures, truth = compute.take(chosen.batch(torch.arange(len(few)))), y_test[few]
+    there = truth.to(compute.place)
+    found = robustness(predict, pictures, there, severities=severities, seed=seed, batch=batch)
+    right = torch.cat(guesses).view(-1, len(few)) == truth
+    steady = stability(predict, pictures, there, seed=seed, batch=batch) if perturbations else None
+    return Robust(len(few), found, steady, right[0], right[1:].double().mean(0))

@@ -1,7 +1,6 @@
-"""The encoder of a run, evaluated; the numbers lie beside it."""
+"""The encoder of a run or of an export, and the data of a run."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,62 +10,14 @@ from reglet.data import Images, load, load_pair
 from reglet.data.hold_out import hold_out_test
 from reglet.data.pair import paired
 from reglet.engine.build import build_data
-from reglet.engine.run_folder import CONFIG, RunError, read_config, read_run, write_json
-from reglet.evaluate.compute import compute
-from reglet.evaluate.evaluation import Evaluation, evaluate
-from reglet.evaluate.labelled import at_most, split
-from reglet.evaluate.probing import DEFAULT
-from reglet.evaluate.untrained import RANDOM, untrained
-from reglet.export import CARD, fresh_encoder, load_encoder, load_head, start_from, versions
+from reglet.engine.run_folder import CONFIG, RunError, read_config, read_run
+from reglet.evaluate.labelled import split
+from reglet.evaluate.untrained import RANDOM
+from reglet.export import CARD, fresh_encoder, load_encoder, start_from
 from reglet.train import START
 
 Json = dict[str, Any]
 REPORT = "eval.json"
-
-
-def evaluate_run(
-    run: Path,
-    *,
-    data: str = "",
-    train: str = "",
-    test: str = "",
-    probes: Sequence[str] = DEFAULT,
-    blocks: int = 1,
-    batch: int = 256,
-    accelerator: str = "auto",
-    devices: int = 1,
-    precision: str = "32-true",
-    seed: int = 0,
-    most: int = 0,
-    out: Path | None = None,
-) -> Evaluation:
-    """The encoder in the directory `run`, a run's or an exported one, on `data`; written to eval.json there, or `out`.
-
-    data: as for pretraining; the run's own unless given, cut as it was.  train, test: names of its parts; where there
-    are none, the images are tested on that every command holds out (`reglet.data.hold_out`).
-    most: images of each part, at most; 0: all.
-
-    >>> from tempfile import TemporaryDirectory
-    >>> import reglet
-    >>> keys = {"model": "convnet", "steps": 2, "batch": 16, "knn_every": 0, "shown": False}
-    >>> with TemporaryDirectory() as place:
-    ...     run = reglet.pretrain("digits", out=f"{place}/a", **keys)
-    ...     seen = evaluate_run(run.path, probes=("knn",), most=100)
-    >>> sorted(seen.untrained)
-    ['random weights', 'raw pixels, 16 x 16']
-    """
-    where = compute(accelerator=accelerator, devices=devices, precision=precision)
-    encoder, preprocess, card = open_encoder(run)
-    images, held = open_data(run, data, train, test, **reading(card))
-    if most:
-        images, held = at_most(images, most), at_most(held, most)
-    how: Json = {"probes": probes, "batch": batch, "compute": where, "seed": seed}
-    found = evaluate(encoder, images, held, preprocess, **how, blocks=blocks, head=load_head(run, card))
-    encoders, depends = before_training(run, card)
-    found = replace(found, untrained=untrained(encoders, images, held, preprocess, about=depends, folder=run, **how))
-    about = {"encoder": card["architecture"], "versions": versions()}
-    write_json(out or run / REPORT, {**found.json(), **about})
-    return found
 
 
 def open_encoder(run: Path) -> tuple[nn.Module, Callable[[Tensor], Tensor], Json]:
@@ -85,10 +36,10 @@ def open_encoder(run: Path) -> tuple[nn.Module, Callable[[Tensor], Tensor], Json
         raise RunError(f"{run / CARD} is no card of an encoder: it has no {error}") from error
 
 
-def before_training(run: Path, card: Json) -> tuple[dict[str, nn.Module], Json]:
-    """The encoder with random weights, those of the run's seed; the weights that it started from, where these are
-    others and still there; and what both depend on."""
-    stored = read_config(run / CONFIG) if (run / CONFIG).exists() else {}
+def before_training(run: Path, card: Json) -> dict[str, nn.Module]:
+    """The encoder with random weights, those of the run's seed; and the weights that it started from, where these are
+    others and still there."""
+    stored = _stored(run)
     seed, start = stored.get("seed", 0), stored.get("init_from", "")
     encoders = {RANDOM: fresh_encoder(card, seed=seed)}
     kept = run / START  # of `reglet adapt`
@@ -96,7 +47,17 @@ def before_training(run: Path, card: Json) -> tuple[dict[str, nn.Module], Json]:
         name = start or stored.get("model", "")
         encoders[f"before training, {name}"] = again = fresh_encoder(card, seed=seed)
         start_from(again, str(kept) if (kept / CARD).exists() else start)
-    return encoders, {"architecture": card["architecture"], "model": card.get("model", {}), "seed of weights": seed}
+    return encoders
+
+
+def depends_on(run: Path, card: Json) -> Json:
+    """What the encoders before training depend on."""
+    seed = _stored(run).get("seed", 0)
+    return {"architecture": card["architecture"], "model": card.get("model", {}), "seed of weights": seed}
+
+
+def _stored(run: Path) -> Json:
+    return read_config(run / CONFIG) if (run / CONFIG).exists() else {}
 
 
 def reading(card: Json) -> Json:
@@ -104,16 +65,19 @@ def reading(card: Json) -> Json:
     return {"size": card["architecture"]["size"], "channels": card["architecture"]["in_channels"]}
 
 
-def open_data(run: Path, data: str, train: str, test: str, *, size: int, channels: int = 0) -> tuple[Images, Images]:
+def open_data(
+    run: Path, data: str, train: str, test: str, *, size: int, channels: int = 0, keep: bool = True
+) -> tuple[Images, Images]:
     if test and not train:
         raise ValueError(f"test={test} needs train= beside it: without, it would be among the training images")
     if data and train:
-        images = load(data, split=train, size=size, channels=channels)
+        how: Json = {"size": size, "channels": channels, "keep": keep}
+        images = load(data, split=train, **how)
         if test:
-            return paired(images, load(data, split=test, size=size, channels=channels))
+            return paired(images, load(data, split=test, **how))
         return split(*hold_out_test(images))
     if data:
-        return split(*load_pair(data, size=size, channels=channels))
+        return split(*load_pair(data, size=size, channels=channels, keep=keep))
     if train:
         raise ValueError("train= and test= name parts of data=, which is missing")
     if not (run / CONFIG).exists():

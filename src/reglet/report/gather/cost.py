@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.utils.flop_counter import FlopCounterMode
 
 from reglet.engine.metrics import read_metrics
 from reglet.engine.run_folder import METRICS
+from reglet.evaluate.encoder_cost import forward_flops
 from reglet.export import ENCODER
 from reglet.report.gather.missing import Missing
-from reglet.report.gather.source import Source, encode
+from reglet.report.gather.source import Source
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,8 @@ def cost(run: Path, config: dict[str, Any], source: Source | Missing) -> RunCost
     weights = flops = None
     if isinstance(source, Source):
         weights = sum(p.numel() for p in source.encoder.parameters())
-        flops = forward_flops(source)
+        one = source.test.batch(torch.zeros(1, dtype=torch.int64))
+        flops = forward_flops(source.encoder, source.preprocess(one))
     file = run / ENCODER
     return RunCost(
         steps,
@@ -53,11 +54,3 @@ def cost(run: Path, config: dict[str, Any], source: Source | Missing) -> RunCost
         flops,
         file.stat().st_size if file.exists() else None,
     )
-
-
-@torch.no_grad()
-def forward_flops(source: Source) -> int:
-    x = source.preprocess(source.test.batch(torch.zeros(1, dtype=torch.int64)))
-    with FlopCounterMode(display=False) as counter:
-        encode(source.encoder, x)
-    return int(counter.get_total_flops())

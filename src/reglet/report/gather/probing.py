@@ -13,7 +13,7 @@ from reglet.data import Images
 from reglet.evaluate.classes import ByClass, by_class, chance
 from reglet.evaluate.labelled import labels_of
 from reglet.evaluate.probing import DEFAULT, ProbeData, score
-from reglet.evaluate.run import before_training
+from reglet.evaluate.run import before_training, depends_on
 from reglet.evaluate.untrained import RANDOM, Rows, untrained
 from reglet.export import CARD
 from reglet.report.gather.source import Source
@@ -70,7 +70,8 @@ def probe(
 def beside(run: Path, source: Source) -> Rows:
     """What the probes read from random weights and raw pixels; kept in the run, where it has an encoder."""
     if (run / CARD).exists():
-        encoders, about = before_training(run, json.loads((run / CARD).read_text()))
+        card = json.loads((run / CARD).read_text())
+        encoders, about = before_training(run, card), depends_on(run, card)
         return untrained(encoders, source.train, source.test, source.preprocess, about=about, folder=run)
     known = {} if source.untrained is None else {RANDOM: source.untrained}
     return untrained(known, source.train, source.test, source.preprocess, about={})
