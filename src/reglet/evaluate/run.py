@@ -17,7 +17,6 @@ from reglet.export import CARD, fresh_encoder, load_encoder, start_from
 from reglet.train import START
 
 Json = dict[str, Any]
-REPORT = "eval.json"
 
 
 def open_encoder(run: Path) -> tuple[nn.Module, Callable[[Tensor], Tensor], Json]:
