@@ -2,26 +2,33 @@
 
 from pathlib import Path
 
-from reglet.cli.words import OK, asks_help, pairs, whole
+from reglet.cli.words import ENCODERS_HELP, GIVEN, OK, asks_help, pairs, several, sourcing, whole
 
-HELP = """\
-reglet report DIRECTORY [DIRECTORY ...] [out=report.html] [data=...] ...
+HELP = (
+    """\
+reglet report ENCODER [ENCODER ...] [out=report.html] [data=...] ...
 
   reglet report runs/a                      a page about one run, in runs/a/report.html
   reglet report runs/a runs/b               two runs side by side, in runs/report.html
   reglet report runs/compare                what reglet compare left
   reglet report runs/audio                  what reglet train task=audio left: scores, curves, how to repeat it
+  reglet report runs/a timm/resnet18 data=photos/     beside released weights
+  reglet report features.npz                what features alone can show
 
 One HTML file with everything in it: no network, no server.  Verdict, probes, cost, training curves, a map of the
 images, the geometry of the features, feature maps, equivariance, robustness, and how to repeat it.  What a run cannot
 show (no labels, cut off, no weights yet) the page says.
 
+"""
+    + ENCODERS_HELP.format(features=" (without the parts that need a network)")
+    + """
   out      file to write
-  data     as for pretrain; default: the runs' own
+  data     as for pretrain, several with commas between them; default: the runs' own
   points   images on the map, at most (1000); a t-SNE of many takes long
   robust   test images to corrupt (200); 0: none
 """
-KEYS = ("out", "data", "points", "robust")
+)
+KEYS = ("out", "data", "points", "robust", *GIVEN)
 
 
 def report(words: list[str]) -> int:
@@ -38,9 +45,10 @@ def report(words: list[str]) -> int:
 
     with progress.work("report") as work:
         out = write_report(
-            [Path(place) for place in places],
+            places,
             Path(given["out"]) if "out" in given else None,
-            data=given.get("data", ""),
+            data=several(given.get("data", "")) or "",
+            **sourcing(given),
             points=points,
             robust_images=robust,
             says=work.note,

@@ -300,6 +300,11 @@ def is_run(path: Path) -> bool:
     return (path / CONFIG).exists() and _saved_by_others(path) is None
 
 
+def is_of_reglet(path: Path) -> bool:
+    """Whether it is a directory that is neither of transformers nor of timm: a run's, or an exported encoder's."""
+    return path.is_dir() and _saved_by_others(path) is None
+
+
 def _saved_by_others(path: Path) -> str | None:
     """Whether a folder is of transformers or of timm; neither, where it is of reglet."""
     if not path.is_dir() or (path / CARD).exists() or not (path / CONFIG).is_file():

@@ -39,7 +39,7 @@ def cost(run: Path, config: dict[str, Any], source: Source | Missing) -> RunCost
     batch = config.get("batch")
     parameters = config.get("resolved", {}).get("parameters", config.get("parameters"))
     weights = flops = None
-    if isinstance(source, Source):
+    if isinstance(source, Source) and source.network:
         weights = sum(p.numel() for p in source.encoder.parameters())
         one = source.test.batch(torch.zeros(1, dtype=torch.int64))
         flops = forward_flops(source.encoder, source.preprocess(one))

@@ -6,8 +6,9 @@ import torch
 from jaxtyping import Float, Int64, UInt8
 from torch import Tensor
 
-from reglet.data import Images
+from reglet.data import Images, Part
 from reglet.diagnostics import nearest, tsne
+from reglet.evaluate.features_file import FeatureRows
 from reglet.report.gather.missing import Missing, attempt
 
 NEIGHBOURS = 8
@@ -54,12 +55,24 @@ def embedding(x: Float[Tensor, "n d"], images: Images, *, most: int) -> Embeddin
         maps,
         groups,
         nearest(z, z, k=min(NEIGHBOURS, len(z) - 1), own=True),
-        images.batch(index),
+        pictures(images, index, missing),
         images.names(index),
         images.fingerprint,
         len(images),
         missing,
     )
+
+
+def pictures(images: Images, index: Int64[Tensor, " m"], missing: list[Missing]) -> UInt8[Tensor, "m c h w"]:
+    """The images at `index`; of features alone grey squares, and a line in `missing`."""
+    if isinstance(images, Part):
+        return pictures(images.of, images.index[index], missing)
+    if not isinstance(images, FeatureRows):
+        return images.batch(index)
+    if images.shown is not None:
+        return images.shown.batch(index)
+    missing.append(Missing("no pictures: the file has features alone. data= gives the images that they are of"))
+    return torch.full((len(index), 3, 8, 8), 128, dtype=torch.uint8)
 
 
 def planes(z: Float[Tensor, "n d"]) -> tuple[dict[str, Points], list[Missing]]:

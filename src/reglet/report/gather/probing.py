@@ -69,6 +69,8 @@ def probe(
 
 def beside(run: Path, source: Source) -> Rows:
     """What the probes read from random weights and raw pixels; kept in the run, where it has an encoder."""
+    if not source.network:
+        return {}
     if (run / CARD).exists():
         card = json.loads((run / CARD).read_text())
         encoders, about = before_training(run, card), depends_on(run, card)

@@ -60,13 +60,13 @@ def gather(
     """Everything that the page shows of the run in the directory `run`.
 
     points: images on the map, at most.  robust_images: images to corrupt; 0: none.
-    source: of a run that was made in Python.
+    source: of a run that was made in Python, or of an encoder that is not of reglet; `run` need not exist then.
     """
-    if not run.is_dir():
+    if source is None and not run.is_dir():
         raise RunError(f"there is no directory {run}")
     if source is None and not (run / CONFIG).exists() and not (run / CARD).exists():
         raise RunError(f"{run} is no directory of a run or of an exported encoder: no {CONFIG} and no {CARD}")
-    stored = read_stored(run)
+    stored = read_stored(run) or ({} if source is None else source.about)
     opened = source if source is not None else attempt(lambda: open_source(run, data=data))
     says(f"{run}: features")
     if isinstance(opened, Source):
@@ -78,19 +78,26 @@ def gather(
         says(f"{run}: {what}")
         return _both(opened, x, x_test, step)
 
+    def show(what: str, step: Callable[[Source, Tensor, Tensor], T]) -> T | Missing:
+        """What needs a network."""
+        bare = isinstance(opened, Source) and not opened.network
+        return Missing("a file of features has no network to show images to") if bare else take(what, step)
+
     return RunData(
         name or run.name,
         repeat(stored),
-        attempt(lambda: training(run, stored)),
+        attempt(lambda: training(run, stored)) if run.is_dir() else Missing("it was not trained here"),
         verdict=_verdict(run, data, source, x_test),
         probes=take("probes", lambda s, a, b: probe(a, b, s.train, s.test, head=s.head, before=beside(run, s))),
-        cost=attempt(lambda: cost(run, stored, opened)),
+        cost=show("cost", lambda s, a, b: cost(run, stored, s))
+        if source
+        else attempt(lambda: cost(run, stored, opened)),
         embedding=take("map", lambda s, a, b: embedding(b, s.test, most=points)),
         latents=_latents(opened, x_test),
         geometry=take("geometry", lambda s, a, b: geometry(s, b)),
-        maps=take("maps", lambda s, a, b: maps(s)),
-        equivariance=take("equivariance", lambda s, a, b: equivariance(s)),
-        robustness=take("robustness", lambda s, a, b: robustness(run, s, a, images=robust_images))
+        maps=show("maps", lambda s, a, b: maps(s)),
+        equivariance=show("equivariance", lambda s, a, b: equivariance(s)),
+        robustness=show("robustness", lambda s, a, b: robustness(run, s, a, images=robust_images))
         if robust_images
         else Missing("it was not asked for"),
     )

@@ -1,8 +1,9 @@
 """What a run can be looked at with: its encoder, its data, and where it was made by names, its method and views."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -20,6 +21,8 @@ from reglet.evaluate.compute import Compute
 from reglet.evaluate.extract import extract
 from reglet.evaluate.labelled import split
 from reglet.evaluate.run import open_data, open_encoder, reading, require_same
+from reglet.evaluate.source import Encoder
+from reglet.evaluate.untrained import RANDOM
 from reglet.export import CARD, load_head, load_weights, preprocessing
 from reglet.method import Method, innermost
 from reglet.seeded import seeded
@@ -36,6 +39,7 @@ class Source:
     method: with the trained weights, for LatentDR's places.  policy: how training draws views, for their alignment.
     untrained: the encoder before training, to stand beside it.
     head: of a classifier, with its classes.
+    about: what it is, where no run says it.  network: False for a file of features: `encoder` gives them back.
     """
 
     encoder: nn.Module
@@ -46,6 +50,8 @@ class Source:
     policy: ViewPolicy | None = None
     untrained: nn.Module | None = None
     head: tuple[nn.Linear, list[str]] | None = None
+    about: dict[str, Any] = field(default_factory=dict)
+    network: bool = True
 
     @torch.no_grad()
     def features(self, images: Images) -> Float[Tensor, "n d"]:
@@ -75,6 +81,21 @@ def open_source(run: Path, *, data: str = "") -> Source:
         read_run(run)  # says so where it was made in Python
     train, test = open_data(run, data, "", "", **reading(card))
     return Source(encoder.to(DEVICE), preprocess, train, test, head=load_head(run, card))
+
+
+def source_of(encoder: Encoder, data: str) -> Source:
+    """Of an encoder that is not of reglet, or of a file of features."""
+    train, test = encoder.pair(data)
+    before = encoder.untrained().get(RANDOM)
+    return Source(
+        encoder.net.to(DEVICE),
+        encoder.prepare,
+        train,
+        test,
+        untrained=None if before is None else before.to(DEVICE),
+        about={"encoder": encoder.about},
+        network=encoder.rows is None,
+    )
 
 
 def _of_run(run: Path, data: str) -> Source:
