@@ -461,3 +461,38 @@ def test_several_embedded_and_examined(
     said = capsys.readouterr().out
     assert said.count("reglet.backbones:") >= 2
     assert "says why; exit code" in said
+
+
+@pytest.mark.parametrize("kind", ["timm", "hf", "features", "features and images"])
+def test_a_page_about_an_encoder_of_others(
+    kind: str,
+    timm: ModuleType,
+    transformers: ModuleType,
+    photos: Path,
+    exported: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    out, more = tmp_path / "page.html", ["points=20", "robust=4"]
+    if kind.startswith("features"):
+        embed(exported, str(photos), tmp_path / "x.npz")
+        words = [str(tmp_path / "x.npz"), *([f"data={photos}"] if "images" in kind else [])]
+    elif kind == "hf":
+        words = [str(saved(transformers, tmp_path / "saved")), f"data={photos}"]
+    else:
+        words = ["timm/test_vit", "pretrained=false", "size=32", f"data={photos}"]
+    assert main(["report", *words, *more, f"out={out}"]) == 0
+    page = out.read_text()
+    assert "it was not trained here" in page
+    assert ("a file of features has no network to show images to" in page) == kind.startswith("features")
+    assert ("the file has features alone" in page) == (kind == "features")
+    assert "linear probe" in page
+    if kind == "timm":
+        assert "by timm&#39;s configuration" in page
+
+
+def test_a_page_about_several_encoders_and_sets(timm: ModuleType, photos: Path, exported: Path, tmp_path: Path) -> None:
+    out = tmp_path / "page.html"
+    words = [str(exported), "timm/test_resnet", "pretrained=false", "size=32", f"data={photos},digits", "robust=0"]
+    assert main(["report", *words, "points=10", f"out={out}"]) == 0
+    assert "timm/test_resnet on digits" in out.read_text()
