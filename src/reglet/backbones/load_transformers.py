@@ -11,6 +11,7 @@ from reglet.backbones.protocol import Grid
 from reglet.backbones.transformers import Pool, Transformers, has_dense_pooler, vision_part
 
 PROCESSOR = "preprocessor_config.json"
+STEPS = ("do_resize", "do_center_crop", "do_rescale", "do_normalize", "do_flip_channel_order")
 
 
 def load_transformers(
@@ -90,7 +91,8 @@ def processor_config(name: str) -> dict[str, Any] | None:
     try:
         with _quiet(transformers):
             found = _fetch(name, transformers.AutoImageProcessor.from_pretrained)
-        return {key: value for key, value in found.to_dict().items() if value is not None or key.startswith("do_")}
+        asked = {key: bool(getattr(found, key, False)) for key in STEPS}  # those that it leaves out it does not take
+        return {key: value for key, value in found.to_dict().items() if value is not None} | asked
     except (ImportError, ValueError):
         return _stored_processor(name)
 
