@@ -301,7 +301,7 @@ def test_commands_that_need_a_network_say_so(command: str, tmp_path: Path, capsy
         (["eval", "reglet.backbones:ConvNet", "pretrained=false", "data=digits"], "is for timm/NAME and hf/NAME"),
         (["eval", "x.npz", "x.npz"], "each encoder once, got x.npz more than once"),
         (["eval", "x.npz", "y.npz"], "and these are not the same: give data="),
-        (["eval", "x.npz", "z.npz", "probes=few"], "needs an answer for each test image"),
+        (["eval", "x.npz", "z.npz", "probes=few"], "a table needs an answer for each test image"),
         (["eval", "x.npz", "z.npz", "train=train"], "train= and test= are for one encoder and one set"),
         (["eval", "x.npz", "data=digits,"], "data sets have commas between them, got 'digits,'"),
         (["embed", "x.npz", "y.npz", "out=z.npz"], "out= is a folder for the files of 2 encoders"),

@@ -90,6 +90,8 @@ def evaluate(words: list[str]) -> int:
         return OK
     if train or test:
         raise ValueError("train= and test= are for one encoder and one set; in a table the parts are chosen by rule")
+    if set(probes) == {"few"}:
+        raise ValueError("a table needs an answer for each test image, which few does not give: give probes=knn,linear")
     from reglet import progress
     from reglet.cli.judge_table import show as show_table
     from reglet.evaluate.judge import judge

@@ -118,9 +118,7 @@ def judge(
             found[called][encoder.name] = measure(encoder, train, test)
             if encoder.name not in costs:
                 costs[encoder.name] = _cost(encoder, test, compute)
-    measures = [
-        m for m in next(iter(found.values()))[names[0]] if all(m in s for row in found.values() for s in row.values())
-    ]
+    measures = _common([scores for row in found.values() for scores in row.values()])
     return Judged(
         names,
         list(found),
@@ -139,10 +137,7 @@ def _common(found: Sequence[Scores]) -> list[str]:
     """What every encoder was measured by on every set."""
     if measures := [name for name in found[0] if all(name in scores for scores in found)]:
         return measures
-    raise ValueError(
-        "a table of several encoders needs an answer for each test image from a probe that all have; few has none: "
-        "give probes=knn,linear"
-    )
+    raise ValueError("nothing was measured by which all encoders can be compared on all sets")
 
 
 def _duels(

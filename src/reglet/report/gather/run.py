@@ -66,7 +66,8 @@ def gather(
         raise RunError(f"there is no directory {run}")
     if source is None and not (run / CONFIG).exists() and not (run / CARD).exists():
         raise RunError(f"{run} is no directory of a run or of an exported encoder: no {CONFIG} and no {CARD}")
-    stored = read_stored(run) or ({} if source is None else source.about)
+    foreign = source is not None and bool(source.about)
+    stored = source.about if source is not None and foreign else read_stored(run)
     opened = source if source is not None else attempt(lambda: open_source(run, data=data))
     says(f"{run}: features")
     if isinstance(opened, Source):
@@ -86,7 +87,7 @@ def gather(
     return RunData(
         name or run.name,
         repeat(stored),
-        attempt(lambda: training(run, stored)) if run.is_dir() else Missing("it was not trained here"),
+        Missing("it was not trained here") if foreign else attempt(lambda: training(run, stored)),
         verdict=_verdict(run, data, source, x_test),
         probes=take("probes", lambda s, a, b: probe(a, b, s.train, s.test, head=s.head, before=beside(run, s))),
         cost=show("cost", lambda s, a, b: cost(run, stored, s))
