@@ -27,7 +27,8 @@ class Row:
     least_features: int = 1
     sliced: bool = False
     sorts: bool = False  # among equal samples, which one gets which gradient is the sort's choice
-    stops_gradient: bool = False  # then the gradient is not the derivative of the value
+    stopped: str = ""  # a term through which no gradient flows: there it is not the derivative of the value
+    remembers: bool = False  # its value depends on earlier calls
     neighbour: Oracle | None = None  # the formula with a constant off by what float32 rounds away beside it
 
     def build(self, **arguments: Any) -> Any:
@@ -35,7 +36,9 @@ class Row:
 
 
 def directions(loss: Any, z: Tensor) -> Tensor:
-    """The directions that the next call will use on embeddings like z; none for a loss without slices."""
+    """The directions that the next call will use on embeddings like z, or the matrix that it remembers; or nothing."""
+    if isinstance(loss, reglet.TiCoLoss):
+        return loss.get_extra_state().to(z)
     if not hasattr(loss, "slices"):
         return z.new_zeros(0, z.shape[-1])
     like = z.float() if z.dtype in (torch.float16, torch.bfloat16) else z
@@ -146,11 +149,67 @@ def _smi(weight: float = 0.1, reduction: str = "mean", **arguments: Any) -> Orac
     return terms
 
 
+def _koleo(eps: float = 1e-8) -> Oracle:
+    return lambda z, _g, _w: {"koleo": torch.stack([oracles.koleo(view, eps) for view in z]).mean()}
+
+
+def _mmcr(**arguments: Any) -> Oracle:
+    return lambda z, _g, _w: dict(zip(("capacity", "invariance"), oracles.mmcr(z, **arguments), strict=True))
+
+
+def _frossl_alone() -> Oracle:
+    return lambda z, _g, _w: {"frossl": torch.stack([oracles.frossl_regularizer(view) for view in z]).mean()}
+
+
+def _frossl(weight: float = 1.0) -> Oracle:
+    def terms(z: Tensor, n_global: int, _: Tensor) -> dict[str, Tensor]:
+        reg, gap = oracles.frossl(z)
+        return {"frossl": reg, "invariance": weight * gap}
+
+    return terms
+
+
+def _coding_rate(**arguments: Any) -> Oracle:
+    return lambda z, _g, _w: {
+        "coding_rate": -torch.stack([oracles.coding_rate(view, **arguments) for view in z]).mean()
+    }
+
+
+def _emp_ssl(weight: float = 200.0, normalize: bool = True, **arguments: Any) -> Oracle:
+    def terms(z: Tensor, n_global: int, w: Tensor) -> dict[str, Tensor]:
+        rate = _coding_rate(normalize=normalize, **arguments)(z, n_global, w)
+        return {**rate, "invariance": -weight * oracles.cosine_to_the_mean(z, normalize)}
+
+    return terms
+
+
+def _wmse(eps: float = 1e-4) -> Oracle:
+    return lambda z, g, _: {"invariance": oracles.mean_over_pairs(z, g, lambda a, b: oracles.wmse(a, b, eps))}
+
+
+def _directclr(dims: int = 64, temperature: float = 0.5) -> Oracle:
+    return lambda z, g, w: _ntxent(temperature)(z[..., :dims], g, w)
+
+
+def _tico(**arguments: Any) -> Oracle:
+    """`w` is what the loss remembers: the covariance before the call."""
+
+    def terms(z: Tensor, n_global: int, w: Tensor) -> dict[str, Tensor]:
+        before = w if len(w) else z.new_zeros(z.shape[2], z.shape[2])
+        return dict(zip(("invariance", "covariance"), oracles.tico(z, n_global, before, **arguments), strict=True))
+
+    return terms
+
+
+def _stopped(kind: type, arguments: dict[str, Any]) -> str:
+    if kind is reglet.TiCoLoss:
+        return "covariance"
+    return "shape" if kind in (reglet.VISReg, reglet.VISRegLoss) and arguments.get("detach", True) else ""
+
+
 def _row(name: str, kind: type, oracle: Callable[..., Oracle], slices: int | None = None, /, **arguments: Any) -> Row:
     """`arguments` go to the loss and, but for those that change no formula, to the oracle."""
-    alone = (
-        kind in (reglet.VISReg, reglet.SWD, reglet.SIGReg, reglet.VICReg, reglet.WeakSIGReg) or name == "barlow-visreg"
-    )
+    alone = kind in ALONE or name == "barlow-visreg"
     formula = {k: v for k, v in arguments.items() if k not in ("shared_slices", "seed")}
     if kind in DEFAULT_LAM:
         formula = {"lam": DEFAULT_LAM[kind], **formula}
@@ -163,12 +222,16 @@ def _row(name: str, kind: type, oracle: Callable[..., Oracle], slices: int | Non
         least_features=3 if kind is reglet.SMILoss else 1,
         sliced=slices is not None,
         sorts=kind in (reglet.VISReg, reglet.VISRegLoss, reglet.SWD, reglet.SWDLoss),
-        stops_gradient=kind in (reglet.VISReg, reglet.VISRegLoss) and arguments.get("detach", True),
+        stopped=_stopped(kind, arguments),
+        remembers=kind is reglet.TiCoLoss,
         neighbour=_smi(**{**formula, "eps": formula.get("eps", 1e-6) + 2**-21}) if kind is reglet.SMILoss else None,
     )
 
 
-ALONE = (reglet.VISReg, reglet.SWD, reglet.SIGReg, reglet.VICReg, reglet.WeakSIGReg)
+ALONE = (
+    *(reglet.VISReg, reglet.SWD, reglet.SIGReg, reglet.VICReg, reglet.WeakSIGReg),
+    *(reglet.KoLeo, reglet.FroSSL, reglet.CodingRate),
+)
 DEFAULT_LAM = {reglet.VISRegLoss: 0.9, reglet.SWDLoss: 0.6, reglet.LeJEPALoss: 0.02}
 
 # 260 slices: two whole blocks of 128 and a part of a third.
@@ -206,15 +269,36 @@ ROWS = [
     _row("smi-hinge-lin", reglet.SMILoss, _smi, on="hinge", off="lin", weight=0.01, eps=1e-4),
     _row("smi-neg-sum", reglet.SMILoss, _smi, on="neg", reduction="sum", weight=0.5),
     _row("smi-signed-cross", reglet.SMILoss, _smi, signed=True, target=0.5, pairs=("12",)),
+    _row("koleo", reglet.KoLeo, _koleo),
+    _row("koleo-eps", reglet.KoLeo, _koleo, eps=0.1),
+    _row("mmcr", reglet.MMCRLoss, _mmcr),
+    _row("mmcr-lam", reglet.MMCRLoss, _mmcr, lam=2.0, normalize=False),
+    _row("frossl-alone", reglet.FroSSL, _frossl_alone),
+    _row("frossl", reglet.FroSSLLoss, _frossl),
+    _row("frossl-weight", reglet.FroSSLLoss, _frossl, weight=0.3),
+    _row("coding-rate", reglet.CodingRate, _coding_rate),
+    _row("coding-rate-free", reglet.CodingRate, _coding_rate, eps=2.0, normalize=False),
+    _row("emp-ssl", reglet.EMPSSLLoss, _emp_ssl),
+    _row("emp-ssl-free", reglet.EMPSSLLoss, _emp_ssl, weight=3.0, eps=0.5, normalize=False),
+    _row("wmse", reglet.WMSELoss, _wmse),
+    _row("wmse-eps", reglet.WMSELoss, _wmse, eps=0.1),
+    _row("directclr", reglet.DirectCLRLoss, _directclr, dims=3),
+    _row("tico", reglet.TiCoLoss, _tico),
+    _row("tico-beta", reglet.TiCoLoss, _tico, beta=0.5, rho=1.0),
     _row("smi-within", reglet.SMILoss, _smi, pairs=("11", "22"), off="lin"),
 ]
 
 # Losses between the samples of a batch, without slices.
-PAIR_LOSSES = {reglet.VICReg, reglet.VICRegLoss, reglet.BarlowTwinsLoss, reglet.NTXentLoss, reglet.SMILoss}
+PAIR_LOSSES = {
+    *(reglet.VICReg, reglet.VICRegLoss, reglet.BarlowTwinsLoss, reglet.NTXentLoss, reglet.SMILoss, reglet.KoLeo),
+    *(reglet.MMCRLoss, reglet.FroSSL, reglet.FroSSLLoss, reglet.CodingRate, reglet.EMPSSLLoss, reglet.WMSELoss),
+    reglet.DirectCLRLoss,
+}
 
 # One row of each class, with all of its terms: for what costs seconds a row (compilation, processes).
 PLAIN = {"visreg", "visreg-loss", "swd", "swd-loss", "sigreg", "lejepa", "vicreg", "barlow", "ntxent", "smi"} | {
     "vicreg-alone",
     "weak-sigreg",
+    *("koleo", "mmcr", "frossl-alone", "frossl", "coding-rate", "emp-ssl", "wmse", "directclr", "tico"),
 }
 PLAIN_ROWS = [row for row in ROWS if row.name in PLAIN]

@@ -44,16 +44,25 @@ if TYPE_CHECKING:
     from reglet.latent import Mixup as Mixup
     from reglet.losses import SWD as SWD
     from reglet.losses import BarlowTwinsLoss as BarlowTwinsLoss
+    from reglet.losses import CodingRate as CodingRate
+    from reglet.losses import DirectCLRLoss as DirectCLRLoss
+    from reglet.losses import EMPSSLLoss as EMPSSLLoss
+    from reglet.losses import FroSSL as FroSSL
+    from reglet.losses import FroSSLLoss as FroSSLLoss
+    from reglet.losses import KoLeo as KoLeo
     from reglet.losses import LeJEPALoss as LeJEPALoss
+    from reglet.losses import MMCRLoss as MMCRLoss
     from reglet.losses import NTXentLoss as NTXentLoss
     from reglet.losses import SIGReg as SIGReg
     from reglet.losses import SMILoss as SMILoss
     from reglet.losses import SWDLoss as SWDLoss
+    from reglet.losses import TiCoLoss as TiCoLoss
     from reglet.losses import VICReg as VICReg
     from reglet.losses import VICRegLoss as VICRegLoss
     from reglet.losses import VISReg as VISReg
     from reglet.losses import VISRegLoss as VISRegLoss
     from reglet.losses import WeakSIGReg as WeakSIGReg
+    from reglet.losses import WMSELoss as WMSELoss
     from reglet.methods import ESSL as ESSL
     from reglet.methods import STL as STL
     from reglet.methods import AlignedViews as AlignedViews
@@ -72,7 +81,7 @@ _ROOMS = {
     "groups": "D4 Symmetry",
     "latent": "BatchFormer CutMix GaussianNoise LatentDR ManifoldMixup MixStyle Mixup",
     "losses": "SWD BarlowTwinsLoss LeJEPALoss NTXentLoss SIGReg SMILoss SWDLoss VICReg VICRegLoss VISReg VISRegLoss "
-    "WeakSIGReg",
+    "WeakSIGReg CodingRate DirectCLRLoss EMPSSLLoss FroSSL FroSSLLoss KoLeo MMCRLoss TiCoLoss WMSELoss",
     "methods": "ESSL STL AlignedViews AugSelf EquiMod Equivariant PartnerViews",
     "schedules": "set_step",
 }

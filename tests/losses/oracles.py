@@ -210,3 +210,81 @@ def smi(
         I_km = information(off_diagonal(pearson(views[pair[0]], views[pair[1]])), eps)
         redundant = redundant + (I_km.square() if off == "sq" else I_km).sum()
     return torch.stack([aligned, redundant])
+
+
+# KoLeo
+
+
+def koleo(z: Tensor, eps: float = 1e-8) -> Tensor:
+    """-mean_i log(min_{j != i} |u_i - u_j| + eps) of unit rows."""
+    u = F.normalize(z, dim=1)
+    apart = (u[:, None] - u[None]).square().sum(dim=2).detach()
+    nearest = apart.masked_fill(torch.eye(len(z), dtype=torch.bool), torch.inf).argmin(dim=1)
+    return -torch.log(torch.linalg.vector_norm(u - u[nearest], dim=1) + eps).mean()
+
+
+# MMCR
+
+
+def mmcr(z: Tensor, lam: float = 5e-3, normalize: bool = True) -> tuple[Tensor, Tensor]:
+    """-|C|_* of the centroids, and lam times the mean over samples of |Z_b|_*; z (v, n, d)."""
+    z = F.normalize(z, dim=2) if normalize else z
+    return -torch.linalg.svdvals(z.mean(dim=0)).sum(), lam * torch.linalg.svdvals(z.transpose(0, 1)).sum() / z.shape[1]
+
+
+# FroSSL
+
+
+def frossl_regularizer(z: Tensor) -> Tensor:
+    """log |Z^T Z / tr|_F^2 of columns of length 1."""
+    z = F.normalize(z, dim=0)
+    c = z.T @ z
+    return torch.log((c / c.trace()).square().sum())
+
+
+def frossl(z: Tensor) -> tuple[Tensor, Tensor]:
+    v, _, d = z.shape
+    u = F.normalize(z, dim=1)
+    gap = torch.stack([v * d * F.mse_loss(view, u.mean(dim=0)) for view in u]).sum()
+    return torch.stack([frossl_regularizer(view) for view in z]).sum(), gap
+
+
+# EMP-SSL
+
+
+def coding_rate(z: Tensor, eps: float = 0.2, normalize: bool = True) -> Tensor:
+    """1/2 log det(I + d / (n eps) Z^T Z)."""
+    z = F.normalize(z, dim=1) if normalize else z
+    n, d = z.shape
+    return torch.logdet(torch.eye(d, dtype=z.dtype) + d / (n * eps) * z.T @ z) / 2
+
+
+def cosine_to_the_mean(z: Tensor, normalize: bool = True) -> Tensor:
+    z = F.normalize(z, dim=2) if normalize else z
+    return F.cosine_similarity(z, z.mean(dim=0, keepdim=True), dim=2).mean()
+
+
+# W-MSE
+
+
+def whitened(z: Tensor, eps: float = 1e-4) -> Tensor:
+    """(z - mean) W^T with W^T W the inverse of (1 - eps) cov + eps I, W the inverse of its Cholesky factor."""
+    shrunk = (1 - eps) * torch.cov(z.T).reshape(z.shape[1], -1) + eps * torch.eye(z.shape[1], dtype=z.dtype)
+    return (z - z.mean(dim=0)) @ torch.linalg.inv(torch.linalg.cholesky(shrunk)).T
+
+
+def wmse(z0: Tensor, z1: Tensor, eps: float = 1e-4) -> Tensor:
+    a, b = (F.normalize(whitened(z, eps), dim=1) for z in (z0, z1))
+    return (a - b).square().sum(dim=1).mean()
+
+
+# TiCo
+
+
+def tico(z: Tensor, n_global: int, before: Tensor, beta: float = 0.9, rho: float = 8.0) -> tuple[Tensor, Tensor]:
+    """1 - <z, z'>, and rho mean_i z_i^T C z_i, where C takes in the rows of all views and has no gradient."""
+    u = F.normalize(z, dim=2)
+    rows = u.flatten(0, 1)
+    C = beta * before + (1 - beta) * (rows.T @ rows).detach() / len(rows)
+    apart = mean_over_pairs(u, n_global, lambda a, b: 1 - (a * b).sum(dim=1).mean())
+    return apart, rho * ((rows @ C) * rows).sum(dim=1).mean()

@@ -6,8 +6,15 @@ visreg_center, visreg_scale, visreg_shape.
 
 from reglet.losses.barlow import BarlowTwinsLoss as BarlowTwinsLoss
 from reglet.losses.barlow import barlow_twins as barlow_twins
+from reglet.losses.directclr import DirectCLRLoss as DirectCLRLoss
+from reglet.losses.emp_ssl import CodingRate as CodingRate
+from reglet.losses.emp_ssl import EMPSSLLoss as EMPSSLLoss
+from reglet.losses.frossl import FroSSL as FroSSL
+from reglet.losses.frossl import FroSSLLoss as FroSSLLoss
 from reglet.losses.invariance import WithInvariance as WithInvariance
+from reglet.losses.koleo import KoLeo as KoLeo
 from reglet.losses.lejepa import LeJEPALoss as LeJEPALoss
+from reglet.losses.mmcr import MMCRLoss as MMCRLoss
 from reglet.losses.ntxent import NTXentLoss as NTXentLoss
 from reglet.losses.ntxent import ntxent as ntxent
 from reglet.losses.sigreg import SIGReg as SIGReg
@@ -18,6 +25,7 @@ from reglet.losses.smi import smi_redundancy as smi_redundancy
 from reglet.losses.swd import SWD as SWD
 from reglet.losses.swd import SWDLoss as SWDLoss
 from reglet.losses.swd import sliced_wasserstein as sliced_wasserstein
+from reglet.losses.tico import TiCoLoss as TiCoLoss
 from reglet.losses.vicreg import VICReg as VICReg
 from reglet.losses.vicreg import VICRegLoss as VICRegLoss
 from reglet.losses.vicreg import vicreg_regularizers as vicreg_regularizers
@@ -27,3 +35,4 @@ from reglet.losses.visreg import visreg_center as visreg_center
 from reglet.losses.visreg import visreg_scale as visreg_scale
 from reglet.losses.visreg import visreg_shape as visreg_shape
 from reglet.losses.weak_sigreg import WeakSIGReg as WeakSIGReg
+from reglet.losses.wmse import WMSELoss as WMSELoss

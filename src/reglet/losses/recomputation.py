@@ -6,7 +6,7 @@ it in the second.  So the k-th call of the second run is the k-th of the first, 
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary, ref
 
 import torch
@@ -16,11 +16,14 @@ from torch.utils.checkpoint import _CheckpointFrame
 _active_hooks = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda _: None)
 
 # frame -> caller -> what its calls were given, in order;  hook of one second run -> caller -> how many it has repeated
-_given: "WeakKeyDictionary[Any, WeakKeyDictionary[Any, list[int]]]" = WeakKeyDictionary()
+_given: "WeakKeyDictionary[Any, WeakKeyDictionary[Any, list[Any]]]" = WeakKeyDictionary()
 _repeated: "WeakKeyDictionary[Any, WeakKeyDictionary[Any, int]]" = WeakKeyDictionary()
 
 
-def same_again(caller: object, fresh: Callable[[], int]) -> int:
+T = TypeVar("T")
+
+
+def same_again(caller: object, fresh: Callable[[], T]) -> T:
     """`fresh()`; in the second run, what the call that is repeated was given."""
     hooks = _active_hooks(True)
     frame = None if hooks is None else _frame(hooks[0])
@@ -40,7 +43,8 @@ def same_again(caller: object, fresh: Callable[[], int]) -> int:
             "tensors inside; otherwise keep the loss outside of the checkpointed function"
         )
     counts[caller] = place + 1
-    return given[place]
+    again: T = given[place]
+    return again
 
 
 def _frame(hook: Callable[..., Any]) -> _CheckpointFrame | None:

@@ -1,0 +1,40 @@
+"""DirectCLR: NT-Xent on the first features, without a projector.  Jing et al., ICLR 2022, arXiv:2110.09348.
+
+    L = NTXent(z[:, :dims], z'[:, :dims])
+
+Only these features get a gradient of the loss; the others learn through the network that all of them share.
+"""
+
+from torch import Tensor
+
+from reglet import check
+from reglet.dist import Group, Ranks
+from reglet.losses.base import OnViews, separate
+from reglet.losses.ntxent import NTXentLoss
+from reglet.types import Terms
+
+
+class DirectCLRLoss(OnViews):
+    """dims: how many features; lightly's loss_dim.  All, where there are no more.
+
+    >>> import torch
+    >>> z = torch.randn(2, 8, 16)
+    >>> DirectCLRLoss(dims=4)(z).item() == NTXentLoss()(z[..., :4]).item()
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        dims: int = 64,
+        temperature: float = 0.5,
+        gather: bool = False,
+        group: Group = None,
+        check_finite: bool = False,
+    ) -> None:
+        super().__init__(gather=gather, group=group, check_finite=check_finite)
+        check.whole(1, dims=dims)
+        self.dims, self.contrast = dims, NTXentLoss(temperature=temperature)
+
+    def compute_on_ranks(self, z: Tensor | list[Tensor], n_global: int, ranks: Ranks) -> Terms:
+        return self.contrast.compute_on_ranks([view[:, : self.dims] for view in separate(z)], n_global, ranks)

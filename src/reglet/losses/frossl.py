@@ -1,0 +1,58 @@
+"""FroSSL: small Frobenius norm of normalised covariance.  Skean et al., ECCV 2024, arXiv:2310.02903; as in lightly.
+
+    Z_v with columns of length 1
+    L = sum_v log |Z_v^T Z_v / tr|_F^2  +  weight sum_v V/n |Z_v - Zbar|^2        Zbar = mean_v Z_v
+
+tr = d, because the columns have length 1.  log |.|_F^2 is minus the collision entropy of the spectrum: its minimum
+log 1/min(n, d) is an even one.  |Z^T Z|_F = |Z Z^T|_F, so the smaller of the two is computed.  Columns are not centred.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from reglet.dist import Group
+from reglet.losses.base import OnViews
+from reglet.losses.smaller_gram import unevenness
+from reglet.precision import unit_length
+from reglet.schedules import Weight, checked_weight
+from reglet.types import Scalar, Terms
+
+
+def _regularizer(z: Float[Tensor, "v n d"]) -> Float[Tensor, " v"]:
+    """log |G / tr|_F^2 = log(|G / tr - I / m|_F^2 + 1 / m) of each view, whose columns have length 1 or 0."""
+    m = min(z.shape[1:])
+    trace = z.detach().square().sum(dim=(1, 2)).clamp_min(1)
+    return (torch.stack([unevenness(view) for view in z.unbind()]) / trace.square() + 1 / m).log()
+
+
+class FroSSL(OnViews):
+    """The regularizer alone: the mean over views.
+
+    >>> round(FroSSL()(torch.eye(4)).item(), 4)  # four equal eigenvalues: log 1/4
+    -1.3863
+    """
+
+    least_views = 1
+
+    def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
+        return {"frossl": _regularizer(unit_length(z, dim=1)).mean()}
+
+
+class FroSSLLoss(OnViews):
+    """weight: of the invariance.
+
+    >>> round(FroSSLLoss()(torch.eye(4), torch.eye(4)).item(), 4)
+    -2.7726
+    """
+
+    def __init__(
+        self, *, weight: Weight = 1.0, gather: bool = False, group: Group = None, check_finite: bool = False
+    ) -> None:
+        super().__init__(gather=gather, group=group, check_finite=check_finite)
+        self.weight = checked_weight("weight", weight)
+
+    def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
+        u = unit_length(z, dim=1)
+        gap: Scalar = len(u) / u.shape[1] * (u - u.mean(dim=0)).square().sum()
+        return {"frossl": _regularizer(u).sum(), "invariance": self.now("weight") * gap}

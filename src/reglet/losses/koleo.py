@@ -1,0 +1,72 @@
+"""KoLeo: no sample near another.  Sablayrolles et al., ICLR 2019, arXiv:1806.03198; as in DINOv2 and lightly.
+
+    u_i = z_i / |z_i|
+    L   = -1/n sum_i log(rho_i + eps),      rho_i = min_{j != i} |u_i - u_j|
+
+Up to constants it is minus the entropy of the directions, as Kozachenko and Leonenko estimate it.  lightly adds its
+eps = 1e-8 to the differences too.
+
+The nearest neighbour is found by products of the rows, which are centred first: distances do not see the centre, and
+float32 keeps its digits when all rows are nearly equal.  The distance itself is that of the difference.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from reglet import check
+from reglet.dist import Group
+from reglet.losses.base import OnViews
+from reglet.losses.shortcut import plain
+from reglet.precision import unit_length
+from reglet.types import Scalar, Terms
+
+SAFE = 1e-3  # of the largest square: nearer neighbours are told apart in float64
+
+
+def _nearest(u: Float[Tensor, "v n d"]) -> Int[Tensor, "v n"]:
+    """Which row is the nearest one.  The CPU looks whether float32 can tell; other devices are not waited for."""
+    u = u.detach()
+    centred = u - u.mean(dim=1, keepdim=True)
+    found = _closest(centred)
+    if u.device.type == "cpu" and u.dtype == torch.float32 and plain(u):
+        gaps, squares = (u - _at(u, found)).square().sum(2), centred.square().sum(2)
+        if bool(gaps.min() < SAFE * squares.max()):
+            return _closest(centred.double())
+    return found
+
+
+def _closest(u: Float[Tensor, "v n d"]) -> Int[Tensor, "v n"]:
+    """argmax_j <u_i, u_j> - |u_j|^2 / 2, which is argmin_j |u_i - u_j|^2."""
+    near = torch.baddbmm(u.square().sum(2)[:, None], u, u.mT, beta=-0.5)
+    near.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
+    return near.argmax(dim=2)
+
+
+def _at(u: Float[Tensor, "v n d"], index: Int[Tensor, "v n"]) -> Float[Tensor, "v n d"]:
+    return u.gather(1, index[..., None].expand_as(u))
+
+
+def _koleo(z: Float[Tensor, "v n d"], eps: float) -> Scalar:
+    u = unit_length(z)
+    return -(torch.linalg.vector_norm(u - _at(u, _nearest(u)), dim=2) + eps).log().mean()
+
+
+class KoLeo(OnViews):
+    """The mean over views.  Among several nearest neighbours one is taken.
+
+    >>> round(KoLeo()(torch.eye(4)).item(), 4)  # every distance is sqrt(2)
+    -0.3466
+    """
+
+    least_views = 1
+
+    def __init__(
+        self, *, eps: float = 1e-8, gather: bool = False, group: Group = None, check_finite: bool = False
+    ) -> None:
+        super().__init__(gather=gather, group=group, check_finite=check_finite)
+        check.positive(eps=eps)
+        self.eps = eps
+
+    def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
+        return {"koleo": _koleo(z, self.eps)}
