@@ -128,6 +128,71 @@ def _between_samples() -> list[Subject]:
             "NTXentLoss()",
             peer_takes=lambda v, g: v == 2,
         ),
+        Subject(
+            "KoLeo",
+            reglet.KoLeo,
+            lambda views, g: torch.stack([oracles.koleo(z) for z in _stack(views)]).mean(),
+            lambda L: lambda views, g: torch.stack([L.KoLeoLoss()(z) for z in views]).mean(),
+            "KoLeoLoss()",
+        ),
+        Subject(
+            "MMCRLoss",
+            reglet.MMCRLoss,
+            lambda views, g: sum(oracles.mmcr(_stack(views)), torch.zeros(())),
+            lambda L: lambda views, g: L.MMCRLoss()(*_unit_halves(views)),
+            "MMCRLoss(), of unit rows",
+            peer_takes=lambda v, g: v % 2 == 0,
+        ),
+        Subject(
+            "FroSSL",
+            reglet.FroSSL,
+            lambda views, g: torch.stack([oracles.frossl_regularizer(z) for z in _stack(views)]).mean(),
+        ),
+        Subject(
+            "FroSSLLoss",
+            reglet.FroSSLLoss,
+            lambda views, g: sum(oracles.frossl(_stack(views)), torch.zeros(())),
+            lambda L: lambda views, g: L.FroSSLLoss()(list(views)),
+            "FroSSLLoss()",
+        ),
+        Subject(
+            "CodingRate",
+            reglet.CodingRate,
+            lambda views, g: -torch.stack([oracles.coding_rate(z) for z in _stack(views)]).mean(),
+            lambda L: lambda views, g: -L.emp_ssl_loss.tcr_loss(F.normalize(_stack(views), dim=2), eps=0.2),
+            "emp_ssl_loss.tcr_loss(eps=0.2), of unit rows, times -1",
+        ),
+        Subject(
+            "EMPSSLLoss",
+            reglet.EMPSSLLoss,
+            _emp_ssl,
+            lambda L: lambda views, g: _emp_ssl_peer(L.emp_ssl_loss, F.normalize(_stack(views), dim=2)),
+            "emp_ssl_loss: -tcr_loss + 200 invariance_loss, of unit rows",
+        ),
+        Subject(
+            "WMSELoss",
+            reglet.WMSELoss,
+            lambda views, g: oracles.mean_over_pairs(_stack(views), g, oracles.wmse),
+            lambda L: lambda views, g: _wmse_peer(L, _stack(views)),
+            "Whitening2d(eps=1e-4) and norm_mse_loss, of the whole batch",
+            peer_takes=lambda v, g: v == g,
+        ),
+        Subject(
+            "TiCoLoss",
+            reglet.TiCoLoss,
+            lambda views, g: sum(oracles.tico(_stack(views), g, torch.zeros(())), torch.zeros(())),
+            lambda L: lambda views, g: L.TiCoLoss()(torch.cat([*views]), torch.cat([*views][::-1])),
+            "TiCoLoss()(cat(z, z'), cat(z', z))",
+            peer_takes=lambda v, g: v == 2,
+        ),
+        Subject(
+            "DirectCLRLoss",
+            reglet.DirectCLRLoss,
+            lambda views, g: oracles.mean_over_pairs(_stack(views)[..., :64], g, oracles.ntxent),
+            lambda L: _two(L.DirectCLRLoss()),
+            "DirectCLRLoss()",
+            peer_takes=lambda v, g: v == 2,
+        ),
         Subject("SMILoss", reglet.SMILoss, lambda views, g: oracles.mean_over_pairs(_stack(views), g, _smi)),
     ]
 
@@ -167,6 +232,30 @@ def _vicreg(views: Views, g: int) -> Tensor:
 def _barlow(views: Views, g: int) -> Tensor:
     on, off = oracles.barlow_twins(_stack(views), g)
     return on + 0.0051 * off
+
+
+def _emp_ssl(views: Views, g: int) -> Tensor:
+    rate = torch.stack([oracles.coding_rate(z) for z in _stack(views)]).mean()
+    return -rate - 200 * oracles.cosine_to_the_mean(_stack(views))
+
+
+def _emp_ssl_peer(theirs: ModuleType, z: Tensor) -> Tensor:
+    found: Tensor = -theirs.tcr_loss(z, eps=0.2) + 200 * theirs.invariance_loss(z)
+    return found
+
+
+def _wmse_peer(theirs: ModuleType, z: Tensor) -> Tensor:
+    """The batch whole; lightly would refuse one of fewer than 2 d samples, so its parts are called."""
+    v, _, d = z.shape
+    whiten = theirs.Whitening2d(d, track_running_stats=False, eps=1e-4)
+    w = [whiten(view) for view in z]
+    pairs = [theirs.wmse_loss.norm_mse_loss(w[i], w[j]) for i in range(v) for j in range(i + 1, v)]
+    return torch.stack(pairs).mean()
+
+
+def _unit_halves(views: Views) -> Sequence[Tensor]:
+    """Half of the views for the network, half for its slow copy, as (n, v / 2, d)."""
+    return F.normalize(_stack(views), dim=2).transpose(0, 1).chunk(2, dim=1)
 
 
 def _smi(z0: Tensor, z1: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from reglet import check
 from reglet.dist import Group
 from reglet.losses.base import OnViews
 from reglet.losses.smaller_gram import log_det
-from reglet.precision import unit_length
+from reglet.losses.unit_rows import unit
 from reglet.schedules import Weight, checked_weight
 from reglet.types import Scalar, Terms
 
@@ -51,7 +51,7 @@ class CodingRate(OnViews):
         self.eps, self.normalize = eps, normalize
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        return {"coding_rate": -_rate(unit_length(z) if self.normalize else z, self.eps)}
+        return {"coding_rate": -_rate(unit(z) if self.normalize else z, self.eps)}
 
 
 class EMPSSLLoss(OnViews):
@@ -77,6 +77,6 @@ class EMPSSLLoss(OnViews):
         self.weight, self.eps, self.normalize = checked_weight("weight", weight), eps, normalize
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        z = unit_length(z) if self.normalize else z
-        apart = (unit_length(z) - unit_length(z.mean(dim=0))).square().sum(dim=-1)  # cos = 1 - |u - u'|^2 / 2
+        z = unit(z) if self.normalize else z
+        apart = (unit(z) - unit(z.mean(dim=0))).square().sum(dim=-1)  # cos = 1 - |u - u'|^2 / 2
         return {"coding_rate": -_rate(z, self.eps), "invariance": -self.now("weight") * (1 - apart.mean() / 2)}

@@ -14,7 +14,7 @@ from torch import Tensor
 from reglet.dist import Group
 from reglet.losses.base import OnViews
 from reglet.losses.smaller_gram import unevenness
-from reglet.precision import unit_length
+from reglet.losses.unit_rows import unit
 from reglet.schedules import Weight, checked_weight
 from reglet.types import Scalar, Terms
 
@@ -36,7 +36,7 @@ class FroSSL(OnViews):
     least_views = 1
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        return {"frossl": _regularizer(unit_length(z, dim=1)).mean()}
+        return {"frossl": _regularizer(unit(z, dim=1)).mean()}
 
 
 class FroSSLLoss(OnViews):
@@ -53,6 +53,6 @@ class FroSSLLoss(OnViews):
         self.weight = checked_weight("weight", weight)
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        u = unit_length(z, dim=1)
+        u = unit(z, dim=1)
         gap: Scalar = len(u) / u.shape[1] * (u - u.mean(dim=0)).square().sum()
         return {"frossl": _regularizer(u).sum(), "invariance": self.now("weight") * gap}

@@ -6,8 +6,8 @@
 Up to constants it is minus the entropy of the directions, as Kozachenko and Leonenko estimate it.  lightly adds its
 eps = 1e-8 to the differences too.
 
-The nearest neighbour is found by products of the rows, which are centred first: distances do not see the centre, and
-float32 keeps its digits when all rows are nearly equal.  The distance itself is that of the difference.
+The nearest neighbour is found by products of rows.  Where rows are nearly equal they are centred first, because
+distances do not see the centre and digits are kept.  The distance itself is that of the difference.
 """
 
 import torch
@@ -15,30 +15,29 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from reglet import check
+from reglet.check import readable
 from reglet.dist import Group
 from reglet.losses.base import OnViews
-from reglet.losses.shortcut import plain
-from reglet.precision import unit_length
+from reglet.losses.unit_rows import unit
 from reglet.types import Scalar, Terms
 
-SAFE = 1e-3  # of the largest square: nearer neighbours are told apart in float64
+SAFE = 1e-3  # squared distance of unit rows: nearer neighbours are told apart in float64
 
 
 def _nearest(u: Float[Tensor, "v n d"]) -> Int[Tensor, "v n"]:
-    """Which row is the nearest one.  The CPU looks whether float32 can tell; other devices are not waited for."""
+    """argmax_j <u_i, u_j>.  Where float32 cannot tell, by the centred rows, in float64 on the CPU."""
     u = u.detach()
+    if readable(u):
+        found = _largest(u @ u.mT)
+        if u.dtype == torch.float64 or bool((u - _at(u, found)).square().sum(2).min() > SAFE):
+            return found
     centred = u - u.mean(dim=1, keepdim=True)
-    found = _closest(centred)
-    if u.device.type == "cpu" and u.dtype == torch.float32 and plain(u):
-        gaps, squares = (u - _at(u, found)).square().sum(2), centred.square().sum(2)
-        if bool(gaps.min() < SAFE * squares.max()):
-            return _closest(centred.double())
-    return found
+    centred = centred.double() if readable(u) else centred
+    return _largest(torch.baddbmm(centred.square().sum(2)[:, None], centred, centred.mT, beta=-0.5))
 
 
-def _closest(u: Float[Tensor, "v n d"]) -> Int[Tensor, "v n"]:
-    """argmax_j <u_i, u_j> - |u_j|^2 / 2, which is argmin_j |u_i - u_j|^2."""
-    near = torch.baddbmm(u.square().sum(2)[:, None], u, u.mT, beta=-0.5)
+def _largest(near: Float[Tensor, "v n n"]) -> Int[Tensor, "v n"]:
+    """Of each row, but for the diagonal.  Overwrites `near`."""
     near.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
     return near.argmax(dim=2)
 
@@ -48,7 +47,7 @@ def _at(u: Float[Tensor, "v n d"], index: Int[Tensor, "v n"]) -> Float[Tensor, "
 
 
 def _koleo(z: Float[Tensor, "v n d"], eps: float) -> Scalar:
-    u = unit_length(z)
+    u = unit(z)
     return -(torch.linalg.vector_norm(u - _at(u, _nearest(u)), dim=2) + eps).log().mean()
 
 

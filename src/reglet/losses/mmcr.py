@@ -17,7 +17,7 @@ from reglet import check
 from reglet.dist import Group
 from reglet.losses.base import OnViews
 from reglet.losses.smaller_gram import nuclear_norm, nuclear_norms
-from reglet.precision import unit_length
+from reglet.losses.unit_rows import unit
 from reglet.schedules import Weight, checked_weight
 from reglet.types import Terms
 
@@ -45,5 +45,5 @@ class MMCRLoss(OnViews):
         self.lam, self.normalize = checked_weight("lam", lam), normalize
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        z = unit_length(z) if self.normalize else z
+        z = unit(z) if self.normalize else z
         return {"capacity": -nuclear_norm(z.mean(dim=0)), "invariance": self.now("lam") * nuclear_norms(z).mean()}

@@ -15,6 +15,8 @@ from reglet.losses.shortcut import shortcut
 from reglet.precision import in_float64
 from reglet.types import Scalar
 
+SAFE = 300.0  # norm of a matrix beside I, up to which float32 leaves five digits of log det and four of its gradient
+
 
 def smaller_gram(z: Float[Tensor, "n d"]) -> Float[Tensor, "m m"]:
     """Z Z^T or Z^T Z, whichever is smaller.  The caller chooses the dtype."""
@@ -95,8 +97,10 @@ def log_det(z: Float[Tensor, "n d"], scale: float) -> Scalar:
         return (2 * root.diagonal().log().sum() + spoilt).to(z)
 
     def kernel(z: Tensor, *, gradient: bool, **_: object) -> tuple[Tensor, list[Tensor]]:
-        wide = in_float64(z)
-        root, spoilt = _cholesky(wide, scale)
+        gram = smaller_gram(z)
+        safe = readable(gram) and bool(scale * torch.linalg.matrix_norm(gram) < SAFE)
+        wide = z if safe else in_float64(z)
+        root, spoilt = _cholesky(wide, scale, gram if safe else None)
         value = 2 * root.diagonal().log().sum() + spoilt
         grads = [apply(torch.cholesky_inverse(root), wide).mul_(2 * scale).to(z)] if gradient else []
         return value.to(z), grads
@@ -104,8 +108,10 @@ def log_det(z: Float[Tensor, "n d"], scale: float) -> Scalar:
     return shortcut(formula, kernel, z, ranks=Ranks((len(z),)))
 
 
-def _cholesky(z: Float[Tensor, "n d"], scale: float) -> tuple[Float[Tensor, "m m"], Scalar]:
-    gram, spoilt = finite(smaller_gram(z))
+def _cholesky(
+    z: Float[Tensor, "n d"], scale: float, gram: Float[Tensor, "m m"] | None = None
+) -> tuple[Float[Tensor, "m m"], Scalar]:
+    gram, spoilt = finite(smaller_gram(z) if gram is None else gram)
     return cholesky(scale * gram + torch.eye(len(gram), dtype=z.dtype, device=z.device)), spoilt
 
 

@@ -21,7 +21,7 @@ from reglet.losses.base import OnViews, pairs
 from reglet.losses.product import product
 from reglet.losses.recomputation import same_again
 from reglet.losses.shortcut import plain, shortcut
-from reglet.precision import unit_length
+from reglet.losses.unit_rows import unit
 from reglet.schedules import Weight, checked_weight
 from reglet.types import Scalar, Terms
 
@@ -70,7 +70,7 @@ class TiCoLoss(OnViews):
 
     @torch.compiler.disable  # it remembers
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        u = unit_length(z)
+        u = unit(z)
         rows = u.flatten(0, 1)
         keeps = self.training and plain(z)  # nothing that torch.func or a fake tensor leaves is kept
         C = same_again(self, lambda: self._next(rows.detach(), keep=True)) if keeps else self._next(rows.detach())

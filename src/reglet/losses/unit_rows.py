@@ -1,4 +1,4 @@
-"""Rows divided by their length, and the gradient of that division, for the kernels of NT-Xent and SMI."""
+"""Rows divided by their length, and the gradient of that division for the kernels of NT-Xent and SMI."""
 
 import math
 from collections.abc import Sequence
@@ -8,9 +8,21 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from reglet.check import readable
 from reglet.dist import Ranks
+from reglet.precision import unit_length
 
 FLOOR = 1e-8  # a shorter row is divided by this instead of its length
+
+
+def unit(z: Tensor, *, dim: int = -1) -> Tensor:
+    """z / |z| along `dim`.  On the CPU the lengths are looked at, and numbers of usual size are divided at once."""
+    length = torch.linalg.vector_norm(z, dim=dim, keepdim=True)
+    if readable(length):
+        least, most = length.detach().aminmax()
+        if least.item() > 1e-15 and most.item() < 1e18:
+            return z / length
+    return unit_length(z, dim=dim)
 
 
 class UnitRows(NamedTuple):

@@ -20,7 +20,8 @@ from reglet.dist import Group
 from reglet.losses.base import OnViews, pairs
 from reglet.losses.product import product
 from reglet.losses.smaller_gram import cholesky, finite
-from reglet.precision import in_float64, unit_length
+from reglet.losses.unit_rows import unit
+from reglet.precision import in_float64
 from reglet.types import Terms
 
 
@@ -53,6 +54,6 @@ class WMSELoss(OnViews):
         _, n, d = z.shape
         if self.eps == 0 and n <= d:
             raise ValueError(f"WMSELoss with eps=0 needs more samples than features, got {n} and {d}")
-        w = [unit_length(_whitened(view, self.eps), dim=0) for view in z.unbind()]
+        w = [unit(_whitened(view, self.eps), dim=0) for view in z.unbind()]
         apart = [(w[i] - w[j]).square().sum(dim=0).mean() for i, j in pairs(len(w), n_global)]
         return {"invariance": torch.stack(apart).mean().to(z)}
