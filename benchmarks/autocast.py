@@ -24,7 +24,7 @@ SAFE = {"ONEDNN_MAX_CPU_ISA": "AVX512_CORE_FP16"}
 
 def under_autocast(
     *, sizes: Iterable[Size] = SIZES, seeds: int = SEEDS, count: int = SLICES
-) -> tuple[dict[str, Deviation], dict[str, Deviation]]:
+) -> tuple[dict[str, Deviation | None], dict[str, Deviation | None]]:
     """From the formula in float64: reglet under autocast, and for comparison the naive formula under the same."""
     request = json.dumps({"sizes": [asdict(size) for size in sizes], "seeds": seeds, "count": count})
     command = [sys.executable, "-m", "benchmarks.autocast", request]
@@ -38,8 +38,12 @@ def _ours(subject: Subject, size: Size, z: Tensor) -> Deviation:
     return _compare(subject, size, z, subject.ours(loss), directions(loss, z), drawn=False)
 
 
-def _naive(subject: Subject, size: Size, z: Tensor) -> Deviation:
-    return _compare(subject, size, z, subject.formula, directions(subject.make(), z), drawn=True)
+def _naive(subject: Subject, size: Size, z: Tensor) -> Deviation | None:
+    """None where the formula factors a matrix that rounding has made indefinite."""
+    try:
+        return _compare(subject, size, z, subject.formula, directions(subject.make(), z), drawn=True)
+    except torch.linalg.LinAlgError:
+        return None
 
 
 def _compare(subject: Subject, size: Size, z: Tensor, loss: Loss, w: Tensor | None, *, drawn: bool) -> Deviation:
@@ -56,8 +60,8 @@ def _cast(loss: Loss, z: Tensor, n_global: int) -> Tensor:
         return loss(z, n_global)
 
 
-def _parsed(found: dict[str, dict[str, float]]) -> dict[str, Deviation]:
-    return {name: Deviation(**numbers) for name, numbers in found.items()}
+def _parsed(found: dict[str, dict[str, float] | None]) -> dict[str, Deviation | None]:
+    return {name: None if numbers is None else Deviation(**numbers) for name, numbers in found.items()}
 
 
 def main() -> None:

@@ -21,6 +21,9 @@ ONE_PLACE: dict[str, Callable[..., nn.Module]] = {
     "weak_sigreg": losses.WeakSIGReg,
     "swd": losses.SWD,
     "vicreg": losses.VICReg,
+    "koleo": losses.KoLeo,
+    "frossl": losses.FroSSL,
+    "coding_rate": losses.CodingRate,
 }
 TWO_PLACES: dict[str, Callable[..., nn.Module]] = {
     "cosine": blocks.Cosine,
@@ -30,6 +33,9 @@ TWO_PLACES: dict[str, Callable[..., nn.Module]] = {
     "patch_ntxent": blocks.PatchNTXent,
     "ntxent": losses.NTXentLoss,
     "barlow": losses.BarlowTwinsLoss,
+    "wmse": losses.WMSELoss,
+    "mmcr": losses.MMCRLoss,
+    "emp_ssl": losses.EMPSSLLoss,
 }
 ATTACHED = {"sim": blocks.SIM, **ONE_PLACE, **TWO_PLACES}  # SIM is of a block's input and output, or of two places
 

@@ -41,6 +41,12 @@ LOSSES: dict[str, type[OnViews]] = {
     "barlow": losses.BarlowTwinsLoss,
     "simclr": losses.NTXentLoss,
     "smi": losses.SMILoss,
+    "mmcr": losses.MMCRLoss,
+    "frossl": losses.FroSSLLoss,
+    "emp_ssl": losses.EMPSSLLoss,
+    "wmse": losses.WMSELoss,
+    "tico": losses.TiCoLoss,
+    "directclr": losses.DirectCLRLoss,
 }
 METHODS: dict[str, Callable[..., Method]] = {
     "moco": methods.MoCoV3,
@@ -290,7 +296,8 @@ def _default_views(config: Config, size: int) -> str:
     if config.data == "digits":
         return "digits"
     name = config.loss or config.method
-    other = {"simsiam": "byol", "swd": "visreg"}
+    other = {"simsiam": "byol", "swd": "visreg"} | {"tico": "byol", "mmcr": "byol", "frossl": "vicreg"}
+    other |= {"emp_ssl": "vicreg", "wmse": "simclr", "directclr": "simclr"}
     name = other.get(name, name)
     return "visreg-small" if name in ("visreg", "lejepa") and size < 96 else name
 

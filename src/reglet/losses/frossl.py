@@ -15,15 +15,22 @@ from reglet.dist import Group
 from reglet.losses.base import OnViews
 from reglet.losses.smaller_gram import unevenness
 from reglet.losses.unit_rows import unit
+from reglet.precision import in_float64
 from reglet.schedules import Weight, checked_weight
 from reglet.types import Scalar, Terms
+
+
+def _unit_columns(z: Float[Tensor, "v n d"]) -> Float[Tensor, "v n d"]:
+    """In float64 for a few samples, whose loss is the small rest of large terms."""
+    return unit(in_float64(z) if z.shape[1] < 8 else z, dim=1)
 
 
 def _regularizer(z: Float[Tensor, "v n d"]) -> Float[Tensor, " v"]:
     """log |G / tr|_F^2 = log(|G / tr - I / m|_F^2 + 1 / m) of each view, whose columns have length 1 or 0."""
     m = min(z.shape[1:])
     trace = z.detach().square().sum(dim=(1, 2)).clamp_min(1)
-    return (torch.stack([unevenness(view) for view in z.unbind()]) / trace.square() + 1 / m).log()
+    uneven = in_float64(torch.stack([unevenness(view) for view in z.unbind()]))
+    return (uneven / in_float64(trace).square() + 1 / m).log().to(z)
 
 
 class FroSSL(OnViews):
@@ -36,7 +43,7 @@ class FroSSL(OnViews):
     least_views = 1
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        return {"frossl": _regularizer(unit(z, dim=1)).mean()}
+        return {"frossl": _regularizer(_unit_columns(z)).mean().to(z)}
 
 
 class FroSSLLoss(OnViews):
@@ -53,6 +60,6 @@ class FroSSLLoss(OnViews):
         self.weight = checked_weight("weight", weight)
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        u = unit(z, dim=1)
+        u = _unit_columns(z)
         gap: Scalar = len(u) / u.shape[1] * (u - u.mean(dim=0)).square().sum()
-        return {"frossl": _regularizer(u).sum(), "invariance": self.now("weight") * gap}
+        return {"frossl": _regularizer(u).sum().to(z), "invariance": self.now("weight") * gap.to(z)}
