@@ -71,7 +71,7 @@ def main() -> None:
     found = [
         largest(compare, sizes=sizes, seeds=request["seeds"], count=request["count"]) for compare in (_ours, _naive)
     ]
-    print(json.dumps([{name: asdict(apart) for name, apart in one.items() if apart} for one in found]))
+    print(json.dumps([{name: apart and asdict(apart) for name, apart in one.items()} for one in found]))
 
 
 if __name__ == "__main__":
