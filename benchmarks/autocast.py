@@ -42,7 +42,7 @@ def _naive(subject: Subject, size: Size, z: Tensor) -> Deviation | None:
     """None where the formula factors a matrix that rounding has made indefinite."""
     try:
         return _compare(subject, size, z, subject.formula, directions(subject.make(), z), drawn=True)
-    except torch._C._LinAlgError:
+    except torch.linalg.LinAlgError:  # type: ignore[attr-defined]
         return None
 
 
