@@ -37,6 +37,7 @@ class NextEmbedding(nn.Module):
     together: regularize the frames of all moments as one batch.  LeWM has a batch for each moment, which asks for
         different embeddings where many sequences have the same frame at the same moment, such as silence at the end.
 
+    >>> import torch
     >>> from reglet.backbones import ConvNet
     >>> net = ConvNet(widths=(8, 16), depth=1)
     >>> step = NextEmbedding(net.dim, actions=2, width=16, depth=1, heads=2)

@@ -31,6 +31,10 @@ class Forecast(NamedTuple):
     """prediction, target: of the same shape, samples first.
 
     embeddings: what is kept from collapsing, (places or moments, samples, features).
+
+    >>> made = Forecast(torch.zeros(4, 2, 8), torch.ones(4, 2, 8), torch.zeros(3, 4, 8))
+    >>> (made.prediction - made.target).square().mean().item()
+    1.0
     """
 
     prediction: Float[Tensor, "n ..."]
@@ -50,7 +54,7 @@ class Predictive(Method):
     detach: no gradient through the target.
 
     >>> from reglet.losses import SIGReg
-    >>> from reglet.methods import NextEmbedding
+    >>> from reglet.methods import NextEmbedding, Predictive
     >>> from reglet.networks.conv1d import ConvNet1d
     >>> net = ConvNet1d(channels=6)
     >>> method = Predictive(net, SIGReg(slices=64), predictor=NextEmbedding(net.dim, frame=16, depth=1, heads=2))

@@ -33,6 +33,10 @@ class Masks:
     """Patches of n images by their numbers, row by row, in ascending order.
 
     context: what is seen.  targets: for each of m blocks, what is predicted.
+
+    >>> masks = Masks(torch.tensor([[0, 1, 4, 5]]), torch.tensor([[[10, 11, 14, 15]]]))
+    >>> len(masks), masks.take(slice(0, 1)).targets.shape
+    (1, torch.Size([1, 1, 4]))
     """
 
     context: Int64[Tensor, "n k"]
@@ -128,7 +132,13 @@ def _some(seen: Bool[Tensor, "n t"], generator: torch.Generator | None) -> Int64
 
 @dataclass(frozen=True)
 class MaskedDraw:
-    """What was drawn for one view: how it is made, and what of it is hidden."""
+    """What was drawn for one view: how it is made, and what of it is hidden.
+
+    >>> from reglet.views import BlockMasks, MaskedViews, policy
+    >>> (draw,) = MaskedViews(policy("plain", size=32), BlockMasks((8, 8))).draw(4)
+    >>> len(draw), len(draw.take(slice(0, 2)).masks)
+    (4, 2)
+    """
 
     view: Draw
     masks: Masks
@@ -144,7 +154,7 @@ class MaskedDraw:
 class MaskedViews:
     """`policy`, with masks drawn for each of its views.
 
-    >>> from reglet.views import policy
+    >>> from reglet.views import BlockMasks, MaskedViews, policy
     >>> masked = MaskedViews(policy("plain", size=32), BlockMasks((8, 8)))
     >>> draws = masked.draw(4, torch.Generator().manual_seed(0))
     >>> masked.apply(torch.rand(4, 3, 40, 40), draws)[0].shape, draws[0].masks.targets.shape[:2]
