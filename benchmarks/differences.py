@@ -282,4 +282,25 @@ BETWEEN = [
     ),
 ]
 
-DIFFERENCES = [*VISREG, *SLICED, *BETWEEN]
+PREDICTION = [
+    Difference(
+        "LeWM",
+        "gradient through the target",
+        "yes: no stop-gradient",
+        "yes",
+        "no, although its text says that none is stopped",
+        "-",
+        "yes (`Predictive(detach=True)`)",
+    ),
+    Difference(
+        "LeWM",
+        "weight of SIGReg",
+        "0.1",
+        "0.09",
+        "0.1",
+        "-",
+        "0.1 (`weight`)",
+    ),
+]
+
+DIFFERENCES = [*VISREG, *SLICED, *BETWEEN, *PREDICTION]

@@ -69,7 +69,7 @@ def test_the_committed_file_compares_with_lightly() -> None:
 
 def test_every_loss_declares_its_differences() -> None:
     declared = {name for one in DIFFERENCES for name in re.findall(r"\w+", one.loss)}
-    assert declared == set(EXPORTED)
+    assert declared - {"LeWM"} == set(EXPORTED)  # a method, `Predictive`
 
 
 @pytest.mark.slow
