@@ -272,7 +272,7 @@ ROWS = [
     _row("koleo", reglet.KoLeo, _koleo),
     _row("koleo-eps", reglet.KoLeo, _koleo, eps=0.1),
     _row("mmcr", reglet.MMCRLoss, _mmcr),
-    _row("mmcr-lam", reglet.MMCRLoss, _mmcr, lam=2.0, normalize=False),
+    _row("mmcr-weight", reglet.MMCRLoss, _mmcr, weight=2.0, normalize=False),
     _row("frossl-alone", reglet.FroSSL, _frossl_alone),
     _row("frossl", reglet.FroSSLLoss, _frossl),
     _row("frossl-weight", reglet.FroSSLLoss, _frossl, weight=0.3),

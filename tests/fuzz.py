@@ -186,7 +186,7 @@ VIEW_LOSSES: dict[str, dict[str, tuple[Any, ...]]] = {
     "VICReg": {"variance": (25.0,), "covariance": (1.0,), "gamma": (1.0,), "eps": (1e-4,)},
     "WeakSIGReg": {"slices": (3, 8), "seed": (0, 1)},
     "KoLeo": {"eps": (1e-8,)},
-    "MMCRLoss": {"lam": (5e-3, 1.0), "normalize": (True, False)},
+    "MMCRLoss": {"weight": (5e-3, 1.0), "normalize": (True, False)},
     "FroSSL": {},
     "FroSSLLoss": {"weight": (1.0,)},
     "CodingRate": {"eps": (0.2,), "normalize": (True, False)},

@@ -226,10 +226,11 @@ def koleo(z: Tensor, eps: float = 1e-8) -> Tensor:
 # MMCR
 
 
-def mmcr(z: Tensor, lam: float = 5e-3, normalize: bool = True) -> tuple[Tensor, Tensor]:
-    """-|C|_* of the centroids, and lam times the mean over samples of |Z_b|_*; z (v, n, d)."""
+def mmcr(z: Tensor, weight: float = 5e-3, normalize: bool = True) -> tuple[Tensor, Tensor]:
+    """-|C|_* of the centroids, and weight times the mean over samples of |Z_b|_*; z (v, n, d)."""
     z = F.normalize(z, dim=2) if normalize else z
-    return -torch.linalg.svdvals(z.mean(dim=0)).sum(), lam * torch.linalg.svdvals(z.transpose(0, 1)).sum() / z.shape[1]
+    own = torch.linalg.svdvals(z.transpose(0, 1)).sum() / z.shape[1]
+    return -torch.linalg.svdvals(z.mean(dim=0)).sum(), weight * own
 
 
 # FroSSL

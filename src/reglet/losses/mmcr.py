@@ -1,10 +1,10 @@
 """MMCR: maximum manifold capacity.  Yerxa et al., NeurIPS 2023, arXiv:2303.03307; code: ThomasYerxa/mmcr.
 
     z_bv on the unit sphere,  Z_b = (z_b1 ... z_bV),  c_b = mean_v z_bv,  C = (c_1 ... c_n)
-    L = lam / n sum_b |Z_b|_* - |C|_*                      |.|_*: nuclear norm, the sum of the singular values
+    L = weight / n sum_b |Z_b|_* - |C|_*                   |.|_*: nuclear norm, the sum of the singular values
 
-Centroids should fill the space, views of a sample should be one point.  With lam = 0 the second follows from the first,
-because a centroid is long only where its views agree.  lightly does not normalise (`normalize=False`): then L has no
+Centroids should fill the space, views of a sample should be one point.  With weight = 0 the second follows from the
+first, because a centroid is long only where its views agree.  lightly does not normalise (`normalize=False`): then L has no
 minimum.
 
 |C|_* is of the whole batch.  Both norms come from Gram matrices, n x n or d x d and v x v, and not from an SVD.
@@ -23,18 +23,18 @@ from reglet.types import Terms
 
 
 class MMCRLoss(OnViews):
-    """lam: weight of the views' own norms.  normalize: rows have length 1.
+    """weight: lambda in the paper, of the views' own norms.  normalize: rows have length 1.
 
     >>> import torch
     >>> views = torch.eye(4).expand(2, 4, 4)
-    >>> round(MMCRLoss(lam=0.0)(views).item(), 4), round(MMCRLoss(lam=1.0)(views).item(), 4)
+    >>> round(MMCRLoss(weight=0.0)(views).item(), 4), round(MMCRLoss(weight=1.0)(views).item(), 4)
     (-4.0, -2.5858)
     """
 
     def __init__(
         self,
         *,
-        lam: Weight = 5e-3,
+        weight: Weight = 5e-3,
         normalize: bool = True,
         gather: bool = False,
         group: Group = None,
@@ -42,8 +42,8 @@ class MMCRLoss(OnViews):
     ) -> None:
         super().__init__(gather=gather, group=group, check_finite=check_finite)
         check.flag(normalize=normalize)
-        self.lam, self.normalize = checked_weight("lam", lam), normalize
+        self.weight, self.normalize = checked_weight("weight", weight), normalize
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
         z = unit(z) if self.normalize else z
-        return {"capacity": -nuclear_norm(z.mean(dim=0)), "invariance": self.now("lam") * nuclear_norms(z).mean()}
+        return {"capacity": -nuclear_norm(z.mean(dim=0)), "invariance": self.now("weight") * nuclear_norms(z).mean()}
