@@ -4,8 +4,8 @@
     L = weight / n sum_b |Z_b|_* - |C|_*                   |.|_*: nuclear norm, the sum of the singular values
 
 Centroids should fill the space, views of a sample should be one point.  With weight = 0 the second follows from the
-first, because a centroid is long only where its views agree.  lightly does not normalise (`normalize=False`): then L has no
-minimum.
+first, because a centroid is long only where its views agree.  lightly does not normalise (`normalize=False`): then L
+has no minimum.
 
 |C|_* is of the whole batch.  Both norms come from Gram matrices, n x n or d x d and v x v, and not from an SVD.
 """
