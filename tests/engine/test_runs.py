@@ -56,7 +56,8 @@ def test_a_changed_configuration_is_no_resume(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ({"resume": True, "init_from": "a"}, "give one of them"),
+        ({"patience": 3}, "say which by keep_best="),
+        ({"layer_decay": 0.0}, "layer_decay is a factor"),
         ({"batch": 0}, "batch must be at least 1, got 0"),
         ({"lr": -1.0}, "lr must not be negative"),
         ({"warmup": 5.0}, "warmup is a share between 0 and 1"),
