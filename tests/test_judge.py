@@ -489,10 +489,12 @@ def test_a_page_about_an_encoder_of_others(
     assert "linear probe" in page
     if kind == "timm":
         assert "by timm&#39;s configuration" in page
+        assert "timm/test_vit (random weights)" in page
+        assert "random weights, as pretrained=false asks; images: shorter side" in capsys.readouterr().out
 
 
 def test_a_page_about_several_encoders_and_sets(timm: ModuleType, photos: Path, exported: Path, tmp_path: Path) -> None:
     out = tmp_path / "page.html"
     words = [str(exported), "timm/test_resnet", "pretrained=false", "size=32", f"data={photos},digits", "robust=0"]
     assert main(["report", *words, "points=10", f"out={out}"]) == 0
-    assert "timm/test_resnet on digits" in out.read_text()
+    assert "timm/test_resnet (random weights) on digits" in out.read_text()

@@ -43,6 +43,7 @@ def report(words: list[str]) -> int:
     from reglet import progress
     from reglet.report import write_report
 
+    introductions: list[str] = []
     with progress.work("report") as work:
         out = write_report(
             places,
@@ -52,6 +53,9 @@ def report(words: list[str]) -> int:
             points=points,
             robust_images=robust,
             says=work.note,
+            introduces=introductions.append,
         )
+    for line in introductions:
+        print(line)
     print(f"{out}: {out.stat().st_size / 1e6:.1f} MB. Open {out.resolve().as_uri()}")
     return OK

@@ -4,7 +4,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from reglet.evaluate.source import is_of_reglet, keys_for
+from reglet.evaluate.source import Encoder, is_of_reglet, keys_for
 from reglet.evaluate.source import open_source as open_encoder
 from reglet.report.across import Compared, read_compare
 from reglet.report.gather import Source, gather
@@ -27,6 +27,7 @@ def write_report(
     pretrained: bool = True,
     size: int = 0,
     says: Callable[[str], None] = lambda _: None,
+    introduces: Callable[[str], None] = lambda _: None,
 ) -> Path:
     """One self-contained page about the runs in these directories; gives its place.
 
@@ -37,6 +38,7 @@ def write_report(
     data: instead of the runs' own; of several sets each run has a part of the page for each.
     points: images on the map, at most.  robust_images: images to corrupt; 0: none.
     sources: of runs that were made in Python, what they can be looked at with.
+    `says` hears what is being done, `introduces` how images are prepared for an encoder that is not of reglet.
     """
     if not runs:
         raise ValueError("a report is about one run or more; got none")
@@ -56,12 +58,12 @@ def write_report(
         if not is_of_reglet(Path(spec)) and Path(spec).resolve() not in {p.resolve() for p in sources or {}}
     }
     for encoder in foreign.values():
-        says(encoder.introduction())
+        introduces(encoder.introduction())
     folders = [Path(spec) for spec in given]
     points = min(points, FEW_POINTS) if len(folders) > MANY else points
     made = {path.resolve(): source for path, source in (sources or {}).items()}
     labels = names([folder for folder in folders if str(folder) not in foreign], compared)
-    called = {spec: spec if spec in foreign else labels.pop(0) for spec in given}
+    called = {spec: _called(foreign[spec]) if spec in foreign else labels.pop(0) for spec in given}
     found = [
         gather(
             Path(spec),
@@ -80,6 +82,10 @@ def write_report(
         out = place / "report.html"
     write_text(out, page(found, compared))
     return out
+
+
+def _called(encoder: Encoder) -> str:
+    return f"{encoder.name} (random weights)" if encoder.random else encoder.name
 
 
 def names(folders: Sequence[Path], compared: Compared | None = None) -> list[str]:

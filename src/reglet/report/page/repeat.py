@@ -12,7 +12,7 @@ def repeat(runs: list[RunData]) -> Section:
 
 def _run(run: RunData) -> Json:
     r = run.repeat
-    facts = {"seed": r.seed, "fingerprint of the data": r.fingerprint}
+    facts = {"seed": r.seed, "fingerprint of the data": r.fingerprint, "images": _images(r.config)}
     every = dict.fromkeys([*r.versions, *r.page_versions])
     rows = [[name, r.versions.get(name, ""), r.page_versions.get(name, "")] for name in every]
     return {
@@ -24,3 +24,9 @@ def _run(run: RunData) -> Json:
         "versions": Table("Versions", ["package", "of the run", "of this page"], rows),
         "config": json.dumps({**r.config, "resolved": r.resolved}, indent=1, default=str),
     }
+
+
+def _images(config: Json) -> str | None:
+    """How images are prepared, for an encoder that is not of reglet."""
+    encoder = config.get("encoder")
+    return encoder.get("preprocess") if isinstance(encoder, dict) else None
