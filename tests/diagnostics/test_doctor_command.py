@@ -121,7 +121,7 @@ def test_an_exported_encoder(runs: Path, data: Path, tmp_path: Path, capsys: pyt
     assert doctor([str(tmp_path), f"data={data}"]) == 0
     assert doctor([str(tmp_path), f"data={data}", "images=20"]) == 4
     assert "too few samples to judge" in capsys.readouterr().out
-    with pytest.raises(RunError, match="without its data: give data="):
+    with pytest.raises(RunError, match="has no data of its own: give data="):
         examine(tmp_path)
 
 
