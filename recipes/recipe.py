@@ -84,6 +84,7 @@ class Recipe(Generic[D]):
     choice_of: arm -> the arm whose choice it takes.
     once: arms without randomness, which have one seed.
     fewer: arms that have no more seeds than this, where others need more.
+    side: how many seeds one run trains side by side (`recipes.many`); its scores are then lists, of a seed each.
     baseline: the arm whose health (`recipes.health`) stands for every claim's; otherwise what the claim compares with.
     reference: the arm of the simplest alternative, such as raw pixels, which the baseline must be above.
     frozen: the arm of a linear probe of pretrained weights, which it must be above as well.
@@ -113,6 +114,7 @@ class Recipe(Generic[D]):
     choice_of: Mapping[str, str] = field(default_factory=dict)
     once: Sequence[str] = ()
     fewer: Mapping[str, int] = field(default_factory=dict)
+    side: int = 1
     printed: Sequence[Printed] = ()
     gates: Callable[[Sequence[Finished]], Sequence[Gate]] = lambda results: ()
     prepare: Callable[[Path, Path, Settings], Path] = lambda data, out, settings: data
@@ -201,7 +203,8 @@ def run(recipe: Recipe[Any], asked: Options) -> Scores:
 
     trials = work(plan_trials(recipe, settings))
     best = chosen(recipe, trials)
-    results = work(plan(recipe, settings, best, seeds=asked.seeds))
+    finished = work(plan(recipe, settings, best, seeds=asked.seeds))
+    results = apart(finished, recipe.side)
     lines = claims(recipe, results)
     print(markdown(table(results, recipe.measures, base=recipe.base)))
     for fold in recipe.folds if len(recipe.folds) > 1 else ():
@@ -222,7 +225,7 @@ def run(recipe: Recipe[Any], asked: Options) -> Scores:
         recipe.after(results, ready)
     if asked.commit:
         write_summary(SUMMARIES / f"{recipe.name}.json", summary)
-        write_ledger(ledger, [*trials, *results])
+        write_ledger(ledger, [*trials, *finished])
     return summary
 
 
@@ -252,12 +255,31 @@ def plan(recipe: Recipe[Any], settings: Settings, best: Mapping[str, Settings], 
     longer = {name: {**made[arm], recipe.length: 2 * made[arm][recipe.length]} for name, arm in recipe.longer.items()}
     limits = {**recipe.fewer, **dict.fromkeys(recipe.once, 1), **dict.fromkeys(longer, SEEDS)}
     return [
-        Run(arm, seed, fold, own)
-        for seed in range(1, 1 + seeds)
+        Run(arm, 1 + first // recipe.side, fold, own)
+        for first in range(0, seeds, recipe.side)
         for fold in recipe.folds
         for arm, own in (made | longer).items()
-        if seed <= limits.get(arm, seeds)
+        if first < limits.get(arm, seeds)
     ]
+
+
+def seeds_of(run: Run, side: int) -> list[int]:
+    """The seeds that one run trains side by side."""
+    return [side * (run.seed - 1) + i for i in range(1, 1 + side)]
+
+
+def apart(results: Sequence[Finished], side: int) -> list[Finished]:
+    """A result for every seed.  A run that gave no lists, because it has no randomness, stays one."""
+    if side == 1:
+        return list(results)
+    found = []
+    for r in results:
+        lists = any(isinstance(value, list) for value in r.scores.values())
+        for i, seed in enumerate(seeds_of(r.run, side) if lists else seeds_of(r.run, side)[:1]):
+            scores = {key: value[i] if isinstance(value, list) else value for key, value in r.scores.items()}
+            about = {**r.about, "cpu_seconds": r.about["cpu_seconds"] / (side if lists else 1)}
+            found.append(Finished(replace(r.run, seed=seed), scores, about))
+    return found
 
 
 def plan_trials(recipe: Recipe[Any], settings: Settings) -> list[Run]:

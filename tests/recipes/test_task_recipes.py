@@ -64,6 +64,7 @@ def imagenet(monkeypatch: pytest.MonkeyPatch) -> None:
         return EfficientNetLite0().eval()
 
     monkeypatch.setattr(few_shot_adapters, "pretrained", random)
+    monkeypatch.setattr(few_shot_adapters, "class_rows", lambda: torch.randn(1000, 1280))
     monkeypatch.setattr(photo_to_sketch, "pretrained", random)
 
 
@@ -133,16 +134,17 @@ def test_vessels(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_features_for_adapters_are_made_once(data: Path, tmp_path: Path, imagenet: None) -> None:
-    settings = {"data": "digest", "epochs": 1, "size": 32}
+    settings = {"data": "digest", "size": 32}
     made = few_shot_adapters.prepare(data, tmp_path, settings)
-    found = few_shot_adapters.load(made)
-    assert found["own"].train.shape == (400, 256)
-    assert found["efficientnet_lite0"].test.shape == (100, 1280)
-    assert found["own"].train_labels.bincount().tolist() == [40] * 10
-    before = {path: path.stat().st_mtime_ns for path in made.iterdir()}
+    found = few_shot_adapters.RECIPE.load(made)
+    assert found.test.shape == (100, 1280)
+    assert found.views.shape == (400, few_shot_adapters.VIEWS, 1280)
+    assert found.class_features.shape == (10, 1280)
+    assert found.train_labels.bincount().tolist() == [40] * 10
+    before = made.stat().st_mtime_ns
     assert few_shot_adapters.prepare(data, tmp_path, settings) == made
-    assert {path: path.stat().st_mtime_ns for path in made.iterdir()} == before
-    run = Run("", 1, "own, 2", {**few_shot_adapters.RECIPE.settings, "sim": "auto", "steps": 3})
+    assert made.stat().st_mtime_ns == before
+    run = Run("", 1, "", {**few_shot_adapters.RECIPE.settings, "sim": "auto", "steps": 3, "shots": 2})
     assert few_shot_adapters.compute(run, found).keys() == {"accuracy", "head_alone"}
 
 

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -123,6 +124,19 @@ def without(key: str) -> Arrays:
     return {name: value for name, value in blobs().items() if name != key}
 
 
+def test_tip_adapter_is_trained_on_the_views_of_its_shots(tmp_path: Path) -> None:
+    """Views of another class: the keys are the shots still, and what is learned is wrong."""
+    arrays = blobs()
+    moved = np.roll(arrays["train_features"], 1, axis=0)  # the next class in turn
+    config = FewShotConfig(shots=8, steps=60, lr=1e-2, scale=1e-3)
+
+    def accuracy(**more: NDArray[np.generic]) -> float:
+        data = TASK.load(replace(config, data=saved(tmp_path, arrays | more)))
+        return train(TASK, config, data, seed=0, sim=False).scores["accuracy"]
+
+    assert accuracy(train_views=moved[:, None]) < 0.7 < 0.9 < accuracy()
+
+
 @pytest.mark.parametrize(
     ("arrays", "says"),
     [
@@ -130,6 +144,7 @@ def without(key: str) -> Arrays:
         (blobs() | {"test_features": np.zeros((120, 9))}, r"must agree in d, got \(120, 8\) and \(120, 9\)"),
         (blobs() | {"class_features": np.zeros((2, 8))}, r"class_features of 3 classes are \(3, 8\).*\(2, 8\)"),
         (blobs() | {"class_features": np.zeros((3, 7))}, r"got \(3, 7\)"),
+        (blobs() | {"train_views": np.zeros((120, 2, 7))}, r"\(n, views, d\).*\(120, 8\), got \(120, 2, 7\)"),
         (blobs() | {"train_labels": np.arange(119) % 3}, "one label for each training feature, got 120 and 119"),
         (blobs() | {"test_labels": np.arange(7) % 3}, "120 test features and 7 test labels"),
         (blobs() | {"test_labels": np.arange(120) % 4}, "0 to 2; got 0 to 3"),

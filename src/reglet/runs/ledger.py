@@ -68,6 +68,8 @@ def _row(r: Finished) -> Json:
 
 def _short(values: Json) -> Json:
     def short(value: Any) -> Any:
+        if isinstance(value, list):
+            return [short(one) for one in value]
         return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
     return {key: short(value) for key, value in values.items()}

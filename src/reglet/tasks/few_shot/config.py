@@ -16,7 +16,9 @@ CLIP, MEANS = 100.0, 10.0
 
 @dataclass(frozen=True, kw_only=True)
 class FewShotConfig(TaskConfig):
-    data: str = option("", f"a .npz with {', '.join(NEEDED)} and, where known, class_features; nothing: digits' pixels")
+    data: str = option(
+        "", f"a .npz with {', '.join(NEEDED)} and, where known, class_features and train_views; nothing: digits' pixels"
+    )
     model: str = option("tip-adapter-f", ", ".join(MODELS), *MODELS)
     shots: int = option(16, "training features of each class; which ones, the seed decides")
     alpha: float = option(1.0, "of Tip-Adapter's cache beside the class embeddings")

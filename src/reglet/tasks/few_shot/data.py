@@ -2,7 +2,9 @@
 
 Data: a .npz with `train_features` (n, d), `train_labels` (n,), `test_features` (m, d), `test_labels` (m,) and, where
 there are any, `class_features` (c, d), such as CLIP's text embeddings; without them the class embeddings are the means
-of the shots.  Labels are 0, 1, ...  Without data: the pixels of scikit-learn's digits.
+of the shots.  `train_views` (n, a, d) are features of a augmented views of each training image: Tip-Adapter-F is then
+trained on the views of its shots, where it would otherwise see the very keys of its cache.  Labels are 0, 1, ...
+Without data: the pixels of scikit-learn's digits.
 """
 
 from pathlib import Path
@@ -22,7 +24,7 @@ TEST = 500  # of the digits
 
 
 class Features(NamedTuple):
-    """class_features: None where the means of the shots are to serve."""
+    """class_features: None where the means of the shots are to serve.  views: None where there are none."""
 
     train: Float[Tensor, "n d"]
     train_labels: Int64[Tensor, " n"]
@@ -30,12 +32,14 @@ class Features(NamedTuple):
     test_labels: Int64[Tensor, " m"]
     class_features: Float[Tensor, "c d"] | None
     classes: int
+    views: Float[Tensor, "n a d"] | None = None
 
 
 class Shots(NamedTuple):
     x: Float[Tensor, "c k d"]
     class_features: Float[Tensor, "c d"]
     known: bool  # whether the class features are the data's own, not means of these shots
+    views: Float[Tensor, "c k a d"] | None = None
 
     @property
     def labels(self) -> Int64[Tensor, " m"]:
@@ -60,7 +64,8 @@ def draw(data: Features, shots: int, *, seed: int) -> Shots:
     members = [order[data.train_labels[order] == c][:shots] for c in range(data.classes)]
     x = torch.stack([data.train[index] for index in members])
     given = data.class_features
-    return Shots(x, means(x) if given is None else given, given is not None)
+    views = None if data.views is None else torch.stack([data.views[index] for index in members])
+    return Shots(x, means(x) if given is None else given, given is not None, views)
 
 
 def means(x: Float[Tensor, "c k d"]) -> Float[Tensor, "c d"]:
@@ -94,7 +99,8 @@ def read(path: Path) -> Features:
             f"test labels are those of training, 0 to {classes - 1}; "
             f"got {int(test_labels.min())} to {int(test_labels.max())}"
         )
-    return Features(train, train_labels, test, test_labels, given, classes)
+    views = _views(found["train_views"], train) if "train_views" in found else None
+    return Features(train, train_labels, test, test_labels, given, classes, views)
 
 
 def digits() -> Features:
@@ -115,6 +121,12 @@ def _matrix(key: str, x: NDArray[Any]) -> Float[Tensor, "n d"]:
     if not bool(torch.isfinite(tensor).all()):
         raise ValueError(f"{int((~torch.isfinite(tensor)).sum())} values of {key} are not finite")
     return tensor
+
+
+def _views(x: NDArray[Any], train: Tensor) -> Float[Tensor, "n a d"]:
+    if x.ndim != 3 or not x.size or (x.shape[0], x.shape[2]) != tuple(train.shape):
+        raise ValueError(f"train_views are (n, views, d) of the train_features {tuple(train.shape)}, got {x.shape}")
+    return _matrix("train_views", x.reshape(-1, x.shape[2])).view(x.shape)
 
 
 def _labels(key: str, y: NDArray[Any]) -> Int64[Tensor, " n"]:

@@ -60,8 +60,11 @@ class FewShot:
         x, y = shots.x.flatten(0, 1), shots.labels
         network = kind(x, y, shots.class_features, alpha=config.alpha, beta=config.beta, scale=scale)
 
-        def batch(index: Tensor, _: torch.Generator) -> Batch:
-            return Batch([x[index]], labels=y[index])
+        views = x[:, None] if shots.views is None else shots.views.flatten(0, 1)
+
+        def batch(index: Tensor, generator: torch.Generator) -> Batch:
+            drawn = torch.randint(views.shape[1], (len(index),), generator=generator)
+            return Batch([views[index, drawn]], labels=y[index])
 
         return Setup(
             Predict(network, cross_entropy, term="cross_entropy"),
