@@ -104,14 +104,15 @@ def test_every_summary_is_of_a_recipe() -> None:
 
 
 def test_every_table_and_figure_has_a_line() -> None:
-    """A claim answers it, or there is a reason, and never both."""
+    """A claim answers it, or there is a reason, and never both.  Questions of our own are in no paper."""
     claims = [claim for found in summaries() for claim in found["claims"]]
     claims += [{"paper": p.paper or recipe.paper, "where": p.where} for recipe in all_recipes() for p in recipe.printed]
     entries = tables_and_figures()
     assert len({(e["paper"], e["label"]) for e in entries}) == len(entries)
     for entry in entries:
         assert bool(answers(entry, claims)) != bool(entry["why"]), entry
-    for claim in claims:
+    papers = {entry["paper"] for entry in entries}
+    for claim in (c for c in claims if c["paper"] in papers):
         known = [e for e in entries if answers(e, [claim])]
         assert known or claim["where"] == "no need of large batches", f"{claim['where']} is in no paper's list"
 
