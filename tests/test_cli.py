@@ -252,9 +252,11 @@ def test_every_listed_method_is_built(data: Path) -> None:
 
     for name in (*LOSSES, *METHODS):
         options = {"method.out_dim": 64} if name == "dino" else {}
-        parts = build_parts(Config(data=str(data), method=name, out="x", options=options))
+        model = "vit_mini" if name == "jepa" else "convnet"  # the one that shows a network a part of the patches
+        parts = build_parts(Config(data=str(data), model=model, method=name, out="x", options=options))
         draws = parts.policy.draw(4, torch.Generator().manual_seed(0))
-        assert len(parts.policy.apply(parts.images.batch(torch.arange(4)), draws)) >= 2
+        views = parts.policy.apply(parts.images.batch(torch.arange(4)), draws)
+        assert len(views) >= (1 if name == "jepa" else 2)
 
 
 def test_local_views_are_made_of_whole_patches(tmp_path: Path) -> None:

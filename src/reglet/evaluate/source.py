@@ -54,6 +54,9 @@ class Encoder:
     about: what it is, for files of results.  random: whether its weights were asked to be random.
     rows: of a file of features, which has no network; `net` gives them back as they are.
     untrained: makes the same networks before training, by name.  depends: what these depend on.
+
+    >>> Encoder("mine", nn.Flatten(), prepare=lambda x: x / 255, words="in [0, 1]", size=8, channels=3, about={}).random
+    False
     """
 
     name: str

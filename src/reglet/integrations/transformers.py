@@ -141,6 +141,10 @@ def portion(model: nn.Module, given: Mapping[str, Any]) -> float | Tensor:
 
     A model that is told `num_items_in_batch` divides by all labels of the batch, over its parts and over ranks, and the
     Trainer sums its parts.  Then each part gets the share that its labels have.  Otherwise the Trainer averages.
+
+    >>> labels = torch.tensor([3, 1, IGNORED, IGNORED])  # two of the eight labels of the batch
+    >>> float(portion(nn.Linear(1, 1), {"labels": labels, "num_items_in_batch": 8}))
+    0.25
     """
     items = given.get("num_items_in_batch")
     if items is None:

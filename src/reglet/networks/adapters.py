@@ -115,6 +115,9 @@ class GatedAttention(nn.Module):
     """Embeddings of classes, and the shots of each -> embeddings refined, of unit length.
 
     heads: the features in so many parts, each with weights of its own over the shots.
+
+    >>> GatedAttention(8, heads=2)(torch.randn(5, 8), torch.randn(5, 4, 8)).shape
+    torch.Size([5, 8])
     """
 
     def __init__(self, dim: int, *, heads: int = 1) -> None:

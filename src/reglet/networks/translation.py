@@ -32,12 +32,12 @@ from reglet.types import Scalar
 SMALLEST = 16
 
 
-class Residual(nn.Module):
+class _Residual(nn.Module):
     """x + norm(conv(relu(norm(conv(x)))))"""
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.layers = nn.Sequential(*conv(width, width), nn.ReLU(), *conv(width, width))
+        self.layers = nn.Sequential(*_conv(width, width), nn.ReLU(), *_conv(width, width))
 
     def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c h w"]:
         y: Tensor = self.layers(x)
@@ -60,23 +60,23 @@ class Generator(nn.Module):
         super().__init__()
         if min(width, depth, channels) < 1:
             raise ValueError(f"a generator needs positive numbers, got {width=}, {depth=}, {channels=}")
-        self.stem = nn.Sequential(*conv(channels, width, kernel=7), nn.ReLU())
-        self.down = nn.Sequential(*(nn.Sequential(*conv(c, 2 * c, stride=2), nn.ReLU()) for c in (width, 2 * width)))
-        self.blocks = nn.Sequential(*(Residual(4 * width) for _ in range(depth)))
+        self.stem = nn.Sequential(*_conv(channels, width, kernel=7), nn.ReLU())
+        self.down = nn.Sequential(*(nn.Sequential(*_conv(c, 2 * c, stride=2), nn.ReLU()) for c in (width, 2 * width)))
+        self.blocks = nn.Sequential(*(_Residual(4 * width) for _ in range(depth)))
         self.up = nn.Sequential(
-            *(nn.Sequential(nn.Upsample(scale_factor=2), *conv(2 * c, c), nn.ReLU()) for c in (2 * width, width))
+            *(nn.Sequential(nn.Upsample(scale_factor=2), *_conv(2 * c, c), nn.ReLU()) for c in (2 * width, width))
         )
         self.head = nn.Sequential(nn.ReflectionPad2d(3), nn.Conv2d(width, channels, 7), nn.Tanh())
         self.widths = (channels, 2 * width, 4 * width, 4 * width, 4 * width)
 
     def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c h w"]:
-        check_size(*x.shape[2:])
+        _check_size(*x.shape[2:])
         y: Tensor = self.head(self.up(self.blocks(self.down(self.stem(x)))))
         return y
 
     def features(self, x: Float[Tensor, "n c h w"]) -> list[Float[Tensor, "n d h2 w2"]]:
         """As far as the middle block; there are as many channels as `widths` says."""
-        check_size(*x.shape[2:])
+        _check_size(*x.shape[2:])
         first, second = self.down
         a = first(self.stem(x))
         b = second(a)
@@ -100,14 +100,14 @@ def generator_small(*, width: int = 16, depth: int = 3, channels: int = 3) -> Ge
     return Generator(width=width, depth=depth, channels=channels)
 
 
-def check_size(height: int, width: int) -> None:
+def _check_size(height: int, width: int) -> None:
     if min(height, width) < SMALLEST or height % 4 or width % 4:
         raise ValueError(
             f"the generator halves images twice: sides are multiples of 4, at least {SMALLEST}; got {height} x {width}"
         )
 
 
-def conv(c_in: int, c_out: int, *, kernel: int = 3, stride: int = 1) -> list[nn.Module]:
+def _conv(c_in: int, c_out: int, *, kernel: int = 3, stride: int = 1) -> list[nn.Module]:
     pad = nn.ReflectionPad2d(kernel // 2)
     return [pad, nn.Conv2d(c_in, c_out, kernel, stride=stride, bias=False), nn.InstanceNorm2d(c_out)]
 
@@ -173,7 +173,11 @@ class PatchMLP(nn.Module):
 def draw_places(
     maps: Sequence[Float[Tensor, "n _c _h _w"]], *, count: int, generator: torch.Generator | None = None
 ) -> list[Int64[Tensor, " _p"]]:
-    """At most `count` places of each map, without repetition, the same for all images of the batch."""
+    """At most `count` places of each map, without repetition, the same for all images of the batch.
+
+    >>> [len(places) for places in draw_places([torch.zeros(2, 3, 8, 8), torch.zeros(2, 3, 2, 2)], count=16)]
+    [16, 4]
+    """
     return [
         torch.randperm(y.shape[2] * y.shape[3], generator=generator, device=None if generator else y.device)[:count].to(
             y.device
