@@ -70,13 +70,13 @@ class Generator(nn.Module):
         self.widths = (channels, 2 * width, 4 * width, 4 * width, 4 * width)
 
     def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n c h w"]:
-        _check_size(*x.shape[2:])
+        check_size(*x.shape[2:])
         y: Tensor = self.head(self.up(self.blocks(self.down(self.stem(x)))))
         return y
 
     def features(self, x: Float[Tensor, "n c h w"]) -> list[Float[Tensor, "n d h2 w2"]]:
         """As far as the middle block; there are as many channels as `widths` says."""
-        _check_size(*x.shape[2:])
+        check_size(*x.shape[2:])
         first, second = self.down
         a = first(self.stem(x))
         b = second(a)
@@ -100,7 +100,13 @@ def generator_small(*, width: int = 16, depth: int = 3, channels: int = 3) -> Ge
     return Generator(width=width, depth=depth, channels=channels)
 
 
-def _check_size(height: int, width: int) -> None:
+def check_size(height: int, width: int) -> None:
+    """An error where the generator cannot take images of this size.
+
+    >>> check_size(30, 32)
+    Traceback (most recent call last):
+    ValueError: the generator halves images twice: sides are multiples of 4, at least 16; got 30 x 32
+    """
     if min(height, width) < SMALLEST or height % 4 or width % 4:
         raise ValueError(
             f"the generator halves images twice: sides are multiples of 4, at least {SMALLEST}; got {height} x {width}"
