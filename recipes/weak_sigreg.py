@@ -14,9 +14,9 @@ crops and flips without RandAugment, MixUp only, fewer steps.
 
 The claims have no gate on the baseline's health: a baseline that does not train is what is claimed.
 
-Measured  Not finished: 18 November 2026, one seed, on a machine that much other work shared.  Test accuracy after 600
-          steps: LayerNorm 37.1 without and 37.95 with, no norm 34.1 and 33.6.  Both networks train without it at this
-          size, so nothing like the printed gain could show.  One seed is no verdict.
+Measured  Not run to its end.  One seed of the first 600 steps, 18 November 2026, on a machine that much other work
+          shared: test accuracy with LayerNorm 37.1 without and 37.95 with, no norm 34.1 and 33.6.  One seed says
+          nothing for or against the printed gain.
 """
 
 import sys

@@ -55,6 +55,24 @@ def test_a_view_loss_keeps_the_share_at_every_step(name: str, scale: float) -> N
         assert norms["variance"] / sum(norms.values()) == pytest.approx(0.2, rel=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("kind", "weight", "term"),
+    [
+        (reglet.MMCRLoss, "weight", "invariance"),
+        (reglet.FroSSLLoss, "weight", "invariance"),
+        (reglet.EMPSSLLoss, "weight", "invariance"),
+        (reglet.TiCoLoss, "rho", "covariance"),
+    ],
+)
+def test_the_share_is_of_the_term_that_the_weight_multiplies(kind: Any, weight: str, term: str) -> None:
+    """Found apart from `governed`: the one term that a number as weight changes."""
+    z = views().requires_grad_()
+    once, twice = (kind(**{weight: number}).terms(z) for number in (1.0, 2.0))
+    assert [name for name in once if once[name] != twice[name]] == [term]
+    norms = norms_of(kind(**{weight: "share:0.3"}).terms(z), z)
+    assert norms[term] / sum(norms.values()) == pytest.approx(0.3, rel=1e-4)
+
+
 def test_a_share_of_lam_is_a_lam() -> None:
     """lam R + (1 - lam) I: the value found is the one that a number would be."""
     z = views().requires_grad_()

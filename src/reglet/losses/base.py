@@ -1,7 +1,7 @@
 """What every view loss does before its maths: views in any usual form -> checked, float32 at least, of all ranks."""
 
 import copy
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 
 import torch
@@ -35,6 +35,7 @@ class OnViews(Scheduled, nn.Module):
     least_views: int = 2
     least_samples: ClassVar[int] = 2
     least_features: ClassVar[int] = 1
+    weighs: ClassVar[Mapping[str, str]] = {}  # the term that a weight multiplies, where `governed` would say another
 
     def __init__(self, *, gather: bool = False, group: Group = None, check_finite: bool = False) -> None:
         super().__init__()
@@ -78,6 +79,7 @@ class OnViews(Scheduled, nn.Module):
 
     def governed(self, weight: str, terms: Terms) -> list[str]:
         """The terms that a weight multiplies: the one of its name, or all but the invariance."""
+        weight = self.weighs.get(weight, weight)
         return [weight] if weight in terms else [name for name in terms if name not in INVARIANCE]
 
     @torch.compiler.disable

@@ -9,6 +9,9 @@ minimising it contracts the embeddings, and does not normalise (`normalize=False
 det(I + a Z^T Z) = det(I + a Z Z^T), so the smaller matrix is factored.
 """
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -60,6 +63,8 @@ class EMPSSLLoss(OnViews):
     >>> round(EMPSSLLoss(eps=1.0, weight=0.0)(torch.eye(4), torch.eye(4)).item(), 4)
     -1.3863
     """
+
+    weighs: ClassVar[Mapping[str, str]] = {"weight": "invariance"}
 
     def __init__(
         self,

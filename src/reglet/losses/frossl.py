@@ -7,6 +7,9 @@ tr = d, because the columns have length 1.  log |.|_F^2 is minus the collision e
 log 1/min(n, d) is an even one.  |Z^T Z|_F = |Z Z^T|_F, so the smaller of the two is computed.  Columns are not centred.
 """
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -52,6 +55,8 @@ class FroSSLLoss(OnViews):
     >>> round(FroSSLLoss()(torch.eye(4), torch.eye(4)).item(), 4)
     -2.7726
     """
+
+    weighs: ClassVar[Mapping[str, str]] = {"weight": "invariance"}
 
     def __init__(
         self, *, weight: Weight = 1.0, gather: bool = False, group: Group = None, check_finite: bool = False

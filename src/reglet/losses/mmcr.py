@@ -10,6 +10,9 @@ has no minimum.
 |C|_* is of the whole batch.  Both norms come from Gram matrices, n x n or d x d and v x v, and not from an SVD.
 """
 
+from collections.abc import Mapping
+from typing import ClassVar
+
 from jaxtyping import Float
 from torch import Tensor
 
@@ -30,6 +33,8 @@ class MMCRLoss(OnViews):
     >>> round(MMCRLoss(weight=0.0)(views).item(), 4), round(MMCRLoss(weight=1.0)(views).item(), 4)
     (-4.0, -2.5858)
     """
+
+    weighs: ClassVar[Mapping[str, str]] = {"weight": "invariance"}
 
     def __init__(
         self,
