@@ -75,3 +75,16 @@ def test_overlap_of_boxes(detector: ModuleType) -> None:
     a = torch.tensor([[5.0, 5.0, 10.0, 10.0]])
     b = torch.tensor([[5.0, 5.0, 10.0, 10.0], [10.0, 5.0, 10.0, 10.0], [30.0, 30.0, 4.0, 4.0]])
     torch.testing.assert_close(detector.iou(a, b), torch.tensor([[1.0, 1 / 3, 0.0]]))
+
+
+def test_seeds_are_summed_up(detector: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = [{"boxes": 0.5, "digits": 0.2}, {"boxes": 0.7, "digits": 0.2}]
+    better = [{"boxes": score["boxes"] + 0.1, "digits": 0.1} for score in plain]
+    detector.summarise({"random weights": plain, "pretrained": better})
+    said = capsys.readouterr().out
+    assert "boxes, pretrained: 0.700" in said
+    assert "boxes, pretrained minus random weights: +0.100 (+0.100 to +0.100)" in said
+    assert "digits, pretrained minus random weights: -0.100" in said
+    a, b = detector.untrained(1), detector.untrained(2)
+    assert not torch.equal(a.pos_embed, b.pos_embed)
+    assert torch.equal(a.pos_embed, detector.untrained(1).pos_embed)
