@@ -100,10 +100,10 @@ def test_checkpointing_and_copies(name: str, way: str) -> None:
     for checkpointed in (False, True):
         model, x = net(checkpointed=checkpointed), tokens()
         both = nn.ModuleDict({"model": model, "link": attached(name, way, model, x)})
-        twin = copy.deepcopy(both)
         copy.deepcopy(model)(x)  # which is not attached
         with pytest.raises(RuntimeError, match="no block ran"):
-            both["link"].loss()
+            both["link"].loss()  # and places are drawn anew after it
+        twin = copy.deepcopy(both)
         found += [gradients(both["model"], both["link"], x), gradients(twin["model"], twin["link"], x)]
         twin["link"].remove()
         assert is_free(twin["model"])
