@@ -57,6 +57,8 @@ def tokens(n: int = 8, t: int = 9) -> Tensor:
 def attached(name: str, way: str, model: nn.Module, x: Tensor) -> Attachment:
     known = inspect.signature(ATTACHED[name]).parameters
     wanted: dict[str, Any] = {"gather": True, "shared_slices": True, "slices": 8}
+    if name == "sim":
+        wanted["dim"] = 16  # two, the root of 8, may all be dead behind a ReLU
     loss = ATTACHED[name](**{key: value for key, value in wanted.items() if key in known})
     more = {"teacher": net(1)} if way == "teacher" else {}
     return attach(model, "blocks.1", loss, name="it", example=x, **WAYS[way], **more)
