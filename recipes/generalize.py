@@ -124,7 +124,7 @@ ARMS = {
 def searched(names: Sequence[str], rates: Sequence[float]) -> dict[str, Any]:
     """The part of a recipe that says which rates are tried: for every arm but the half-rate ones, which take half of
     plain training's, and those with SIM, which take that of the arm without."""
-    takes = {name: BASE if "half rate" in name else name.removesuffix(" + SIM") for name in names}
+    takes = {name: BASE if "half rate" in name else name.split(" + SIM")[0] for name in names}
     return {
         "grid": {name: [{"lr": lr} for lr in rates] for name in names if takes[name] == name},
         "choice_of": {name: other for name, other in takes.items() if name != other},
