@@ -43,8 +43,10 @@ Corrupted the same encoders, measured 2026-11-16 at commit 30633ee: 200 test ima
           lambda = 0  35.67 (-0.67 +- 4.70)  31.77 (-0.97 +- 3.24)  35.25 (-0.82 +- 4.62)  6.39 (-0.24 +- 1.21)
           SER         36.83 (+1.17 +- 2.59)  32.93 (+1.16 +- 1.96)  36.61 (+1.36 +- 2.27)  6.63 (+0.24 +- 1.64)
 
-Since     Now seeds 1 to 5 through the runner, raw pixels beside, and the gate that the baseline be above them (38 % for
-          CIFAR-10): this ViT is not, so these runs cannot show what SER does to accuracy.  Not run since.
+Since     All of the above is of a ViT of six blocks, which stayed below raw pixels.  Now the conv net of
+          recipes/ser_encoder.py, stages in the place of layers, SER with a fifth of the gradient, seeds 1 to 5 through
+          the runner, and gates.  One run takes 12 CPU seconds; at seed 0, 3,000 images and 4 epochs, SER's maps follow
+          turns by 0.15 (VISReg) and 0.11 (Barlow Twins) more than lambda = 0.  Not run since.
 """
 
 import sys

@@ -28,8 +28,10 @@ Found     The paper's order of layers holds: the deeper SER stands, the more equ
           follow scale by .13 less.  Without flips nothing is lost; why was not looked into.  The paper loses 0.1 points
           without turns; here the linear probe gains 1.1 +- 1.0.
 
-Since     Now seeds 1 to 5 through the runner, raw pixels beside, and the gate that the baseline be above them (38 % for
-          CIFAR-10): this ViT is not, so these runs cannot show what SER does to accuracy.  Not run since.
+Since     All of the above is of a ViT of six blocks, which stayed below raw pixels.  Now the conv net of
+          recipes/ser_encoder.py, stages in the place of layers, SER with a fifth of the gradient, seeds 1 to 5 through
+          the runner, and gates.  One run takes 12 CPU seconds; at seed 0, 3,000 images and 4 epochs, SER's maps follow
+          turns by 0.15 (VISReg) and 0.11 (Barlow Twins) more than lambda = 0.  Not run since.
 """
 
 import sys

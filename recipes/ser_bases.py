@@ -23,8 +23,10 @@ Found     SER does what it says: on all three bases the maps follow turns, flips
           points and gives SMI most of one.  A probe reads turns no better from SER's features (-1.3 to -0.7 points, all
           intervals around zero): to follow a turn is not to tell it.
 
-Since     Now seeds 1 to 5 through the runner, raw pixels beside, and the gate that the baseline be above them (38 % for
-          CIFAR-10): this ViT is not, so these runs cannot show what SER does to accuracy.  Not run since.
+Since     All of the above is of a ViT of six blocks, which stayed below raw pixels.  Now the conv net of
+          recipes/ser_encoder.py, stages in the place of layers, SER with a fifth of the gradient, seeds 1 to 5 through
+          the runner, and gates.  One run takes 12 CPU seconds; at seed 0, 3,000 images and 4 epochs, SER's maps follow
+          turns by 0.15 (VISReg) and 0.11 (Barlow Twins) more than lambda = 0.  Not run since.
 """
 
 import sys
