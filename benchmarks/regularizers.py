@@ -121,6 +121,33 @@ REGULARIZERS = [
         "n d min(n, d) + min(n, d)^3",
         "many views of a sample, few epochs (EMP-SSL)",
     ),
+    Regularizer(
+        "SubspaceSIGReg",
+        "subspace_sigreg",
+        lambda: reglet.SubspaceSIGReg(slices=64),
+        "normal slices in each of some fixed subspaces (Sub-JEPA)",
+        "about 1",
+        "n d^2 + n d K, in subspaces of d / 4",
+        "features that should not be normal as a whole",
+    ),
+    Regularizer(
+        "BHEP",
+        "bhep",
+        reglet.BHEP,
+        "normal, by a kernel on all pairs",
+        "0, about (1 - (1 + 2/d)^(-d/2)) / n for normal samples",
+        "n^2 d",
+        "small batches: no slices, smooth, bounded; far samples have no gradient",
+    ),
+    Regularizer(
+        "RadialVCReg",
+        "radial_vcreg",
+        reglet.RadialVCReg,
+        "as VICReg, and lengths as of normal vectors",
+        "none in closed form",
+        "n d min(n, d) + n log n",
+        "when VICReg's moments leave too much free; huge gradients where all lengths are equal",
+    ),
 ]
 
 

@@ -67,6 +67,11 @@ def subjects(slices: int) -> list[Subject]:
             lambda views, g: torch.stack([_weak_sigreg(view, K) for view in _stack(views)]).mean(),
         ),
         Subject(
+            "SubspaceSIGReg",
+            lambda **options: reglet.SubspaceSIGReg(slices=K, **options),
+            lambda views, g: _subspace_sigreg(_stack(views), K),
+        ),
+        Subject(
             "LeJEPALoss",
             lambda **options: reglet.LeJEPALoss(slices=K, **options),
             lambda views, g: (
@@ -193,6 +198,16 @@ def _between_samples() -> list[Subject]:
             "DirectCLRLoss()",
             peer_takes=lambda v, g: v == 2,
         ),
+        Subject(
+            "BHEP",
+            reglet.BHEP,
+            lambda views, g: torch.stack([oracles.bhep(z, z.shape[1] ** -0.5) for z in _stack(views)]).mean(),
+        ),
+        Subject(
+            "RadialVCReg",
+            reglet.RadialVCReg,
+            lambda views, g: torch.stack([_radial_vcreg(z) for z in _stack(views)]).mean(),
+        ),
         Subject("SMILoss", reglet.SMILoss, lambda views, g: oracles.mean_over_pairs(_stack(views), g, _smi)),
     ]
 
@@ -206,12 +221,26 @@ def directions(loss: OnViews, z: Tensor) -> Tensor | None:
     slices = getattr(loss, "slices", None)
     if not isinstance(slices, Slices):
         return None
-    return torch.cat(list(slices.at(slices.step, z).chunks(slices.count)))
+    like = z[..., : loss.bases(z).shape[1]] if isinstance(loss, reglet.SubspaceSIGReg) else z
+    return torch.cat(list(slices.at(slices.step, like).chunks(slices.count)))
 
 
 def _weak_sigreg(z: Tensor, k: int) -> Tensor:
     """`peers.slices` gives rows that are scaled already."""
     return oracles.weak_sigreg(z, torch.randn(z.shape[1], k, dtype=z.dtype, device=z.device).T)
+
+
+def _subspace_sigreg(z: Tensor, k: int) -> Tensor:
+    """In the subspaces that reglet drew."""
+    inside = [z @ base.T for base in reglet.SubspaceSIGReg().bases(z)]
+    w = _directions(inside[0], k)
+    return torch.stack([oracles.epps_pulley(each, w) for each in inside]).mean()
+
+
+def _radial_vcreg(z: Tensor) -> Tensor:
+    crossed, spread = oracles.radial(z)
+    vicreg = 25 * oracles.vicreg_variance(z, eps=1e-6) + oracles.vicreg_covariance(z)
+    return vicreg + 100 * crossed - 100 * spread
 
 
 def _directions(z: Tensor, k: int) -> Tensor:

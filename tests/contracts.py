@@ -42,6 +42,8 @@ def directions(loss: Any, z: Tensor) -> Tensor:
     if not hasattr(loss, "slices"):
         return z.new_zeros(0, z.shape[-1])
     like = z.float() if z.dtype in (torch.float16, torch.bfloat16) else z
+    if isinstance(loss, reglet.SubspaceSIGReg):
+        like = like[..., : loss.bases(like).shape[1]]
     step = loss.slices.step if loss.training else EVALUATION
     return torch.cat(list(loss.slices.at(step, like).chunks(loss.slices.count)))
 
@@ -201,6 +203,35 @@ def _tico(**arguments: Any) -> Oracle:
     return terms
 
 
+def _bhep(beta: float | None = None) -> Oracle:
+    return lambda z, _g, _w: {
+        "bhep": torch.stack([oracles.bhep(view, beta or z.shape[2] ** -0.5) for view in z]).mean()
+    }
+
+
+def _radial(
+    cross_entropy: float = 100.0, entropy: float = 100.0, gamma: float = 1.0, eps: float = 1e-6, **weights: float
+) -> Oracle:
+    def terms(z: Tensor, n_global: int, w: Tensor) -> dict[str, Tensor]:
+        found = [oracles.radial(view, eps) for view in z]
+        crossed, spread = (torch.stack(each).mean() for each in zip(*found, strict=True))
+        vicreg = _vicreg_alone(gamma=gamma, eps=eps, **weights)(z, n_global, w)
+        return {**vicreg, "cross_entropy": cross_entropy * crossed, "entropy": -entropy * spread}
+
+    return terms
+
+
+def _subspace_sigreg(subspaces: int = 4, subspace_dim: int | None = None) -> Oracle:
+    """Orthonormal bases are the loss's own: a test of their own holds them."""
+
+    def terms(z: Tensor, n_global: int, w: Tensor) -> dict[str, Tensor]:
+        bases = reglet.SubspaceSIGReg(subspaces=subspaces, subspace_dim=subspace_dim).bases(z)
+        found = [oracles.epps_pulley(z @ base.T, w) for base in bases]
+        return {"sigreg": torch.stack(found).mean()}
+
+    return terms
+
+
 def _stopped(kind: type, arguments: dict[str, Any]) -> str:
     if kind is reglet.TiCoLoss:
         return "covariance"
@@ -231,6 +262,7 @@ def _row(name: str, kind: type, oracle: Callable[..., Oracle], slices: int | Non
 ALONE = (
     *(reglet.VISReg, reglet.SWD, reglet.SIGReg, reglet.VICReg, reglet.WeakSIGReg),
     *(reglet.KoLeo, reglet.FroSSL, reglet.CodingRate),
+    *(reglet.BHEP, reglet.RadialVCReg, reglet.SubspaceSIGReg),
 )
 DEFAULT_LAM = {reglet.VISRegLoss: 0.9, reglet.SWDLoss: 0.6, reglet.LeJEPALoss: 0.02}
 
@@ -285,6 +317,12 @@ ROWS = [
     _row("directclr", reglet.DirectCLRLoss, _directclr, dims=3),
     _row("tico", reglet.TiCoLoss, _tico),
     _row("tico-beta", reglet.TiCoLoss, _tico, beta=0.5, rho=1.0),
+    _row("bhep", reglet.BHEP, _bhep),
+    _row("bhep-beta", reglet.BHEP, _bhep, beta=0.05),
+    _row("radial-vcreg", reglet.RadialVCReg, _radial),
+    _row("radial-weights", reglet.RadialVCReg, _radial, variance=3.0, entropy=0.5, gamma=2.0, eps=1e-3),
+    _row("subspace-sigreg", reglet.SubspaceSIGReg, _subspace_sigreg, 130, subspaces=2),
+    _row("subspace-dim", reglet.SubspaceSIGReg, _subspace_sigreg, 5, subspaces=4, subspace_dim=2),
     _row("smi-within", reglet.SMILoss, _smi, pairs=("11", "22"), off="lin"),
 ]
 
@@ -292,7 +330,7 @@ ROWS = [
 PAIR_LOSSES = {
     *(reglet.VICReg, reglet.VICRegLoss, reglet.BarlowTwinsLoss, reglet.NTXentLoss, reglet.SMILoss, reglet.KoLeo),
     *(reglet.MMCRLoss, reglet.FroSSL, reglet.FroSSLLoss, reglet.CodingRate, reglet.EMPSSLLoss, reglet.WMSELoss),
-    reglet.DirectCLRLoss,
+    *(reglet.DirectCLRLoss, reglet.BHEP, reglet.RadialVCReg),
 }
 
 # One row of each class, with all of its terms: for what costs seconds a row (compilation, processes).
@@ -300,5 +338,6 @@ PLAIN = {"visreg", "visreg-loss", "swd", "swd-loss", "sigreg", "lejepa", "vicreg
     "vicreg-alone",
     "weak-sigreg",
     *("koleo", "mmcr", "frossl-alone", "frossl", "coding-rate", "emp-ssl", "wmse", "directclr", "tico"),
+    *("bhep", "radial-vcreg", "subspace-sigreg"),
 }
 PLAIN_ROWS = [row for row in ROWS if row.name in PLAIN]

@@ -193,6 +193,9 @@ VIEW_LOSSES: dict[str, dict[str, tuple[Any, ...]]] = {
     "EMPSSLLoss": {"weight": (200.0,), "eps": (0.2,), "normalize": (True, False)},
     "WMSELoss": {"eps": (1e-4, 0.1)},
     "TiCoLoss": {"beta": (0.9,), "rho": (8.0,)},
+    "BHEP": {"beta": (1.0, None)},
+    "RadialVCReg": {"variance": (25.0,), "cross_entropy": (100.0,), "entropy": (100.0,), "eps": (1e-6,)},
+    "SubspaceSIGReg": {**SLICED, "subspaces": (2, 4), "subspace_dim": (None, 3)},
     "DirectCLRLoss": {"dims": (4, 64), "temperature": (0.5,)},
     "NTXentLoss": {"temperature": (0.5, 0.1)},
     "SMILoss": {

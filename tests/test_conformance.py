@@ -25,7 +25,9 @@ VALUE, GRADIENT = 1e-5, 1e-4
 # Sorting losses only, in float32: two projections closer than float32 resolves exchange their targets, and the gradient
 # jumps by the distance of two quantiles.  In float64 the limit is the common one.
 JUMP = 1e-2
-NO_PRODUCT = ("KoLeo", "MMCRLoss")  # their formulas have none, so autocast does not touch them
+# autocast touches products only: the first three formulas have none, and RadialVCReg's counts little beside 100 times
+# its other terms
+NO_PRODUCT = ("KoLeo", "MMCRLoss", "BHEP", "RadialVCReg")
 FACTORED = ("WMSELoss", "CodingRate", "EMPSSLLoss")  # lightly factors nearly singular matrices in float32
 
 

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from reglet.latent import ManifoldMixup as ManifoldMixup
     from reglet.latent import MixStyle as MixStyle
     from reglet.latent import Mixup as Mixup
+    from reglet.losses import BHEP as BHEP
     from reglet.losses import SWD as SWD
     from reglet.losses import BarlowTwinsLoss as BarlowTwinsLoss
     from reglet.losses import CodingRate as CodingRate
@@ -53,8 +54,10 @@ if TYPE_CHECKING:
     from reglet.losses import LeJEPALoss as LeJEPALoss
     from reglet.losses import MMCRLoss as MMCRLoss
     from reglet.losses import NTXentLoss as NTXentLoss
+    from reglet.losses import RadialVCReg as RadialVCReg
     from reglet.losses import SIGReg as SIGReg
     from reglet.losses import SMILoss as SMILoss
+    from reglet.losses import SubspaceSIGReg as SubspaceSIGReg
     from reglet.losses import SWDLoss as SWDLoss
     from reglet.losses import TiCoLoss as TiCoLoss
     from reglet.losses import VICReg as VICReg
@@ -81,7 +84,8 @@ _ROOMS = {
     "groups": "D4 Symmetry",
     "latent": "BatchFormer CutMix GaussianNoise LatentDR ManifoldMixup MixStyle Mixup",
     "losses": "SWD BarlowTwinsLoss LeJEPALoss NTXentLoss SIGReg SMILoss SWDLoss VICReg VICRegLoss VISReg VISRegLoss "
-    "WeakSIGReg CodingRate DirectCLRLoss EMPSSLLoss FroSSL FroSSLLoss KoLeo MMCRLoss TiCoLoss WMSELoss",
+    "WeakSIGReg CodingRate DirectCLRLoss EMPSSLLoss FroSSL FroSSLLoss KoLeo MMCRLoss TiCoLoss WMSELoss "
+    "BHEP RadialVCReg SubspaceSIGReg",
     "methods": "ESSL STL AlignedViews AugSelf EquiMod Equivariant PartnerViews",
     "schedules": "set_step",
 }

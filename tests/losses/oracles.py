@@ -289,3 +289,27 @@ def tico(z: Tensor, n_global: int, before: Tensor, beta: float = 0.9, rho: float
     C = beta * before + (1 - beta) * (rows.T @ rows).detach() / len(rows)
     apart = mean_over_pairs(u, n_global, lambda a, b: 1 - (a * b).sum(dim=1).mean())
     return apart, rho * ((rows @ C) * rows).sum(dim=1).mean()
+
+
+# BHEP
+
+
+def bhep(z: Tensor, beta: float) -> Tensor:
+    """Henze and Wagner's statistic over n, of z as it is."""
+    n, d = z.shape
+    pairs = sum(torch.exp(-(beta**2) / 2 * (z - z[j]).square().sum(dim=1)).sum() for j in range(n)) / n**2
+    alone = torch.exp(-(beta**2) * z.square().sum(dim=1) / (2 * (1 + beta**2))).sum() / n
+    return pairs - 2 / (1 + beta**2) ** (d / 2) * alone + 1 / (1 + 2 * beta**2) ** (d / 2)
+
+
+# Radial-VCReg
+
+
+def radial(z: Tensor, eps: float = 1e-6) -> tuple[Tensor, Tensor]:
+    """Cross-entropy of the lengths with chi, without its constant, and their entropy by m-spacings."""
+    n, d = z.shape
+    r = z.norm(dim=1).clamp(min=eps)
+    m = round(math.sqrt(n))
+    s = r.sort().values
+    entropy = torch.stack([torch.log((n + 1) / m * (s[i + m] - s[i]) + eps) for i in range(n - m)]).sum() / (n - m)
+    return (r**2 / 2 - (d - 1) * r.log()).mean(), entropy

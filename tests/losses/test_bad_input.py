@@ -176,13 +176,15 @@ PAIRS = [
     (reglet.VICRegLoss, ("invariance", "variance", "covariance", "gamma", "eps")),
     (reglet.NTXentLoss, ("temperature",)),
     (reglet.KoLeo, ("eps",)),
-    (reglet.MMCRLoss, ("lam",)),
+    (reglet.MMCRLoss, ("weight",)),
     (reglet.FroSSLLoss, ("weight",)),
     (reglet.CodingRate, ("eps",)),
     (reglet.EMPSSLLoss, ("weight", "eps")),
     (reglet.WMSELoss, ("eps",)),
     (reglet.TiCoLoss, ("beta", "rho")),
     (reglet.DirectCLRLoss, ("temperature",)),
+    (reglet.BHEP, ("beta",)),
+    (reglet.RadialVCReg, ("variance", "covariance", "cross_entropy", "entropy", "gamma", "eps")),
     (reglet.SMILoss, ("weight", "eps", "target")),
 ]
 
@@ -200,7 +202,10 @@ def test_numbers_that_are_none(kind: type, name: str) -> None:
 def test_large_numbers_stay_finite_or_are_refused(row: Row, size: tuple[int, int, int], scale: float) -> None:
     """Most do not see the scale.  VICReg's squares overflow; eps I is nothing beside W-MSE's covariance."""
     large = (scale * torch.randn(size, generator=torch.Generator().manual_seed(0)).clamp(-8, 8)).requires_grad_()
-    if row.kind in (reglet.VICReg, reglet.VICRegLoss, reglet.WMSELoss) or row.name in ("barlow-visreg", "mmcr-weight"):
+    if row.kind in (reglet.VICReg, reglet.VICRegLoss, reglet.WMSELoss, reglet.RadialVCReg) or row.name in (
+        "barlow-visreg",
+        "mmcr-weight",
+    ):
         try:
             value = row.build()(large)
         except ValueError as error:

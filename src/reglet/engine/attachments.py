@@ -24,6 +24,9 @@ ONE_PLACE: dict[str, Callable[..., nn.Module]] = {
     "koleo": losses.KoLeo,
     "frossl": losses.FroSSL,
     "coding_rate": losses.CodingRate,
+    "bhep": losses.BHEP,
+    "radial_vcreg": losses.RadialVCReg,
+    "subspace_sigreg": losses.SubspaceSIGReg,
 }
 TWO_PLACES: dict[str, Callable[..., nn.Module]] = {
     "cosine": blocks.Cosine,

@@ -6,6 +6,7 @@ visreg_center, visreg_scale, visreg_shape.
 
 from reglet.losses.barlow import BarlowTwinsLoss as BarlowTwinsLoss
 from reglet.losses.barlow import barlow_twins as barlow_twins
+from reglet.losses.bhep import BHEP as BHEP
 from reglet.losses.directclr import DirectCLRLoss as DirectCLRLoss
 from reglet.losses.emp_ssl import CodingRate as CodingRate
 from reglet.losses.emp_ssl import EMPSSLLoss as EMPSSLLoss
@@ -17,11 +18,13 @@ from reglet.losses.lejepa import LeJEPALoss as LeJEPALoss
 from reglet.losses.mmcr import MMCRLoss as MMCRLoss
 from reglet.losses.ntxent import NTXentLoss as NTXentLoss
 from reglet.losses.ntxent import ntxent as ntxent
+from reglet.losses.radial_vcreg import RadialVCReg as RadialVCReg
 from reglet.losses.sigreg import SIGReg as SIGReg
 from reglet.losses.sigreg import epps_pulley as epps_pulley
 from reglet.losses.smi import SMILoss as SMILoss
 from reglet.losses.smi import smi_alignment as smi_alignment
 from reglet.losses.smi import smi_redundancy as smi_redundancy
+from reglet.losses.sub_jepa import SubspaceSIGReg as SubspaceSIGReg
 from reglet.losses.swd import SWD as SWD
 from reglet.losses.swd import SWDLoss as SWDLoss
 from reglet.losses.swd import sliced_wasserstein as sliced_wasserstein
