@@ -82,6 +82,7 @@ class EMPSSLLoss(OnViews):
         self.weight, self.eps, self.normalize = checked_weight("weight", weight), eps, normalize
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        z = unit(z) if self.normalize else z
-        apart = (unit(z) - unit(z.mean(dim=0))).square().sum(dim=-1)  # cos = 1 - |u - u'|^2 / 2
+        u = unit(z)
+        z = u if self.normalize else z
+        apart = (u - unit(z.mean(dim=0))).square().sum(dim=-1)  # cos = 1 - |u - u'|^2 / 2
         return {"coding_rate": -_rate(z, self.eps), "invariance": -self.now("weight") * (1 - apart.mean() / 2)}

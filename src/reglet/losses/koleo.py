@@ -16,39 +16,73 @@ from torch import Tensor
 
 from reglet import check
 from reglet.check import readable
-from reglet.dist import Group
+from reglet.dist import Group, Ranks
 from reglet.losses.base import OnViews
-from reglet.losses.unit_rows import unit
+from reglet.losses.shortcut import by_autograd, shortcut
+from reglet.losses.unit_rows import is_usual, unit
 from reglet.types import Scalar, Terms
 
 SAFE = 1e-3  # squared distance of unit rows: nearer neighbours are told apart in float64
 
 
-def _nearest(u: Float[Tensor, "v n d"]) -> Int[Tensor, "v n"]:
-    """argmax_j <u_i, u_j>.  Where float32 cannot tell, by the centred rows, in float64 on the CPU."""
+def _nearest(u: Float[Tensor, "v n d"]) -> Int[Tensor, " vn"]:
+    """argmax_j <u_i, u_j>, as places in all views' rows.  Where float32 cannot tell, by the centred rows, in float64 on
+    the CPU."""
     u = u.detach()
     if readable(u):
         found = _largest(u @ u.mT)
-        if u.dtype == torch.float64 or bool((u - _at(u, found)).square().sum(2).min() > SAFE):
+        if u.dtype == torch.float64 or bool(_apart(u, found).square().sum(1).min() > SAFE):
             return found
     centred = u - u.mean(dim=1, keepdim=True)
     centred = centred.double() if readable(u) else centred
     return _largest(torch.baddbmm(centred.square().sum(2)[:, None], centred, centred.mT, beta=-0.5))
 
 
-def _largest(near: Float[Tensor, "v n n"]) -> Int[Tensor, "v n"]:
+def _largest(near: Float[Tensor, "v n n"]) -> Int[Tensor, " vn"]:
     """Of each row, but for the diagonal.  Overwrites `near`."""
+    v, n, _ = near.shape
     near.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
-    return near.argmax(dim=2)
+    first = n * torch.arange(v, device=near.device)
+    return (near.argmax(dim=2) + first[:, None]).flatten()
 
 
-def _at(u: Float[Tensor, "v n d"], index: Int[Tensor, "v n"]) -> Float[Tensor, "v n d"]:
-    return u.gather(1, index[..., None].expand_as(u))
+def _apart(u: Float[Tensor, "v n d"], nearest: Int[Tensor, " vn"]) -> Float[Tensor, "vn d"]:
+    rows = u.flatten(0, 1)
+    return rows - rows.index_select(0, nearest)
+
+
+def _formula(z: Float[Tensor, "v n d"], eps: float) -> Scalar:
+    u = unit(z)
+    return -(torch.linalg.vector_norm(_apart(u, _nearest(u)), dim=1) + eps).log().mean()
 
 
 def _koleo(z: Float[Tensor, "v n d"], eps: float) -> Scalar:
-    u = unit(z)
-    return -(torch.linalg.vector_norm(u - _at(u, _nearest(u)), dim=2) + eps).log().mean()
+    """With its gradient: each pair pulls at both of its rows.
+
+    du_i = -1/n [ (u_i - u_j) / (rho_i (rho_i + eps)), and minus that of every sample whose neighbour i is ]
+    dz_i = (du_i - u_i <u_i, du_i>) / |z_i|
+    """
+
+    def formula(z: Tensor) -> Tensor:
+        return _formula(z, eps)
+
+    def kernel(z: Tensor, *, gradient: bool, **_: object) -> tuple[Tensor, list[Tensor]]:
+        length = torch.linalg.vector_norm(z, dim=2, keepdim=True)
+        if not is_usual(length):
+            return by_autograd(formula, z)
+        u = z / length
+        nearest = _nearest(u)
+        apart = _apart(u, nearest)
+        rho = torch.linalg.vector_norm(apart, dim=1)
+        value = -(rho + eps).log().mean()
+        if not gradient:
+            return value, []
+        pull = apart.mul_((-1 / len(rho) / (rho * (rho + eps))).masked_fill_(rho == 0, 0)[:, None])
+        du = pull.clone().index_add_(0, nearest, pull, alpha=-1).view_as(u)
+        along = torch.linalg.vecdot(u, du).unsqueeze(-1)
+        return value, [du.addcmul_(u, along, value=-1).div_(length)]
+
+    return shortcut(formula, kernel if readable(z) else None, z, ranks=Ranks((z.shape[1],)))
 
 
 class KoLeo(OnViews):

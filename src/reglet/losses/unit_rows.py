@@ -18,11 +18,13 @@ FLOOR = 1e-8  # a shorter row is divided by this instead of its length
 def unit(z: Tensor, *, dim: int = -1) -> Tensor:
     """z / |z| along `dim`.  On the CPU the lengths are looked at, and numbers of usual size are divided at once."""
     length = torch.linalg.vector_norm(z, dim=dim, keepdim=True)
-    if readable(length):
-        least, most = length.detach().aminmax()
-        if least.item() > 1e-15 and most.item() < 1e18:
-            return z / length
-    return unit_length(z, dim=dim)
+    return z / length if readable(length) and is_usual(length.detach()) else unit_length(z, dim=dim)
+
+
+def is_usual(length: Tensor) -> bool:
+    """Whether all lengths are such that rows can be divided by them at once."""
+    least, most = length.aminmax()
+    return least.item() > 1e-15 and most.item() < 1e18
 
 
 class UnitRows(NamedTuple):
