@@ -936,7 +936,8 @@ def wilson_interval(draw: Draw) -> Any:
 
 # What has no row of its own, and why.
 EXEMPT = {
-    "what was drawn, a record": "latent.Cut views.Crops latent.LayerMix latent.Mix latent.Styles views.Draw "
+    "what was drawn, a record": "views.MaskedDraw views.Masks "
+    "latent.Cut views.Crops latent.LayerMix latent.Mix latent.Styles views.Draw "
     "methods.domains.Split methods.domains.Choice diagnostics.Agreement diagnostics.AcrossDomains "
     "diagnostics.Correlation diagnostics.Spikes diagnostics.Verdict probes.FewLabelScore probes.FineTuneScore "
     "probes.LinearScore probes.LinearSGDScore probes.MLPScore probes.RidgeScore probes.SegmentationScore "
@@ -945,9 +946,10 @@ EXEMPT = {
     "takes a network or a class body, not tensors": "blocks.collect_SIM blocks.forward_with_SIM blocks.init_SIM "
     "blocks.sim_loss methods.domains.Domains diagnostics.layer_maps probes.last_blocks",
     "takes numbers of samples, not tensors of values": "methods.domains.Batches methods.domains.by_domain "
-    "methods.domains.leave_out views.share_geometry",
+    "methods.domains.leave_out views.share_geometry views.BlockMasks",
     "a table": "views.POLICIES",
     "takes another loss": "losses.WithInvariance",
+    "takes another policy": "views.MaskedViews",
 }
 ROOMS = {
     "losses": losses,

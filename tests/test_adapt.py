@@ -220,6 +220,7 @@ def test_a_name_that_is_not_there_says_what_to_do(
         raise OSError("no network")
 
     monkeypatch.setattr(timm.models._builder, "load_pretrained", offline)
+    monkeypatch.setattr("reglet.backbones.timm.reachable", lambda: True)
     assert adapt(here, tmp_path / "a", "model=timm/test_vit", "pretrained=true", start="") == 2
     said = capsys.readouterr().err
     assert "no network" in said

@@ -357,8 +357,10 @@ def replay(path: str | Path, *, method: Method | None = None, feed: Feed | None 
     named = about["config"]["command"] != "fit"
     kept = {f.name for f in fields(Config if named else Settings)}
     values = {k: v for k, v in about["config"].items() if k in kept or "." in k}
-    values |= {"devices": 1, "nodes": 1, "strategy": "ddp", "resume": False, "init_from": "", "pretrained": False}
-    values.pop("model.pretrained", None)
+    values |= {"devices": 1, "nodes": 1, "strategy": "ddp", "resume": False, "init_from": ""}
+    if named:
+        values |= {"pretrained": False}
+        values.pop("model.pretrained", None)
     settings: Settings = from_flat(values) if named else Settings(**values)
     if method is None or feed is None:
         if not isinstance(settings, Config):

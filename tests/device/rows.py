@@ -39,6 +39,7 @@ class Row:
     copies: int = 0
     tolerance: float = 1e-5  # float32 in another order of summation
     random: bool = False  # draws on the device itself, so its values are its own
+    waits: str = ""  # the one operation that makes the host wait, on CUDA too
 
 
 def to(x: Any, device: torch.device, dtype: torch.dtype | None = torch.float32) -> Any:
@@ -73,7 +74,8 @@ def _losses() -> list[Row]:
         for size in ((2, 40, 12), (3, 8, 24)):
             if not row.name.startswith(("smi", "ntxent", "barlow", "vicreg")) and size[0] == 3:
                 continue
-            made.append(Row(f"losses/{row.name}-{size[2]}", partial(_loss, row, size), trains=True, random=row.sliced))
+            name, waits = f"losses/{row.name}-{size[2]}", "_linalg_eigh" if row.name.startswith("mmcr") else ""
+            made.append(Row(name, partial(_loss, row, size), trains=True, random=row.sliced, waits=waits))
     return made
 
 
@@ -329,7 +331,12 @@ def _series(view: SeriesView, device: torch.device) -> Step:
 
 def _methods() -> list[Row]:
     made = [
-        Row(f"methods/{name}", partial(_method, partial(nets.method, name), nets.batch), trains=True)
+        Row(
+            f"methods/{name}",
+            partial(_method, partial(nets.method, name), nets.batch),
+            trains=True,
+            copies=name == "predictive",  # the masks
+        )
         for name in nets.NAMES
     ]
     made.append(

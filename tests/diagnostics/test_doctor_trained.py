@@ -154,7 +154,7 @@ def test_informationless_projector() -> None:
 
 def test_batch_norm_leakage() -> None:
     """Batches of four: an embedding says more about its mates than about its image."""
-    found = verdict(train(HEALTHY["visreg"], batch=4, steps=200), batch=4)
+    found = verdict(train(HEALTHY["visreg"], batch=4, steps=200, seed=1), batch=4)  # 4 of 6 seeds come to leak surely
     assert "batch-norm leakage" in [f.name for f in found.findings], found.numbers
 
 

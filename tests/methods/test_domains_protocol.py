@@ -105,7 +105,9 @@ def test_leave_out_bad_input() -> None:
     for wrong in ((), (2,), (0, 0), (0, 1, 3)):
         with pytest.raises(ValueError, match="not all and none twice, of 0, 1, 3; got"):
             leave_out(DOMAIN, *wrong)
-    with pytest.raises(ValueError, match=r"domain 7: a share of 0\.2 leaves one of the two parts of 1 samples empty"):
+    with pytest.raises(
+        ValueError, match=r"domain 7: a fraction of 0\.2 leaves one of the two parts of 1 samples empty"
+    ):
         leave_out(torch.tensor([0, 0, 0, 0, 0, 7]), 0)
 
 

@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     at = tmp_path_factory.mktemp("data")
     rng = np.random.default_rng(0)
     y = np.arange(60) % 3
-    images = (rng.integers(0, 100, (60, 16, 24, 1)) + 60 * y[:, None, None, None]).astype(np.uint8)
+    images = (rng.integers(0, 100, (60, 16, 32, 1)) + 60 * y[:, None, None, None]).astype(np.uint8)
     np.savez(at / "fsdd_logmel.npz", images=images, labels=y, split=np.arange(60) // 45, db_range=[-60.0, 40.0])
     np.savez(at / "esc10_logmel.npz", images=images, labels=y, fold=np.arange(60) // 12 + 1, db_range=[-70.0, 40.0])
     points = np.sin(np.arange(1000)[:, None] / np.arange(3, 7)) + 0.1 * rng.standard_normal((1000, 4))

@@ -5,6 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
 from reglet.cli import compare_table, eval_table, main, robust_table
@@ -92,7 +93,13 @@ def test_compare_at_its_widest() -> None:
 
 
 def test_robust() -> None:
-    found = Robust(1000, Robustness(1.0, (1, 2, 3, 4, 5), dict.fromkeys(CORRUPTIONS, (1.0,) * 5)), None)
+    found = Robust(
+        1000,
+        Robustness(1.0, (1, 2, 3, 4, 5), dict.fromkeys(CORRUPTIONS, (1.0,) * 5)),
+        None,
+        torch.ones(1000).bool(),
+        torch.ones(1000),
+    )
     console = narrow()
     robust_table.show(found, console)
     assert "jpeg compression" in said(console)

@@ -247,7 +247,7 @@ def test_a_crop_made_at_the_source_and_the_rest_after_it_are_the_view(name: str)
     draws = policy.draw(6, seeded(), aspect=torch.full((6,), 1.5))
     made = [
         views.resized_crop(x, boxes, size=size, interpolation=how).clamp(0, 1)
-        for boxes, size, how in policy.crops(draws, height=20, width=30)
+        for boxes, size, how, _ in policy.crops(draws, height=20, width=30)
     ]
     for one, other in zip(policy.apply(x, draws), policy.finish(made, draws), strict=True):
         assert torch.allclose(one, other, atol=1e-5)  # the flip is in the matrix here, and after the sum there
