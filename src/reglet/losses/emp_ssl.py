@@ -26,8 +26,8 @@ from reglet.types import Scalar, Terms
 
 
 def _rate(z: Float[Tensor, "v n d"], eps: float) -> Scalar:
-    _, n, d = z.shape
-    return torch.stack([log_det(view, d / (n * eps)) for view in z.unbind()]).mean() / 2
+    v, n, d = z.shape
+    return torch.stack([log_det(view, d / (n * eps)) for view in z.unbind()]).sum() / (2 * v)
 
 
 class CodingRate(OnViews):
@@ -84,5 +84,5 @@ class EMPSSLLoss(OnViews):
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
         u = unit(z)
         z = u if self.normalize else z
-        apart = (u - unit(z.mean(dim=0))).square().sum(dim=-1)  # cos = 1 - |u - u'|^2 / 2
-        return {"coding_rate": -_rate(z, self.eps), "invariance": -self.now("weight") * (1 - apart.mean() / 2)}
+        apart = (u - unit(z.mean(dim=0))).square().sum() / (2 * u[..., 0].numel())  # cos = 1 - |u - u'|^2 / 2
+        return {"coding_rate": -_rate(z, self.eps), "invariance": -self.now("weight") * (1 - apart)}
