@@ -108,7 +108,7 @@ def test_a_weight_follows_its_schedule(data: Path) -> None:
         (["attach.0.where=stages.1"], "attach.0 needs loss="),
         (["attach.where=stages.1"], "attachments have numbers, such as attach.0.where="),
         (["attach.0.were=stages.1", "attach.0.loss=l2"], "Did you mean attach.0.where=? There are where, loss, weight"),
-        (["attach.0.where=stages.1", "attach.0.loss=sigreeg"], "Did you mean 'sigreg'? There are barlow, cka"),
+        (["attach.0.where=stages.1", "attach.0.loss=sigreeg"], "Did you mean 'sigreg'? There are barlow, bhep, cka"),
         (["attach.0.where=stages.1", "attach.0.loss=cosine"], "attach.0: cosine compares two places: give to= too"),
         (["attach.0.where=stages.1", "attach.0.to=stages.2", "attach.0.loss=swd"], "swd regularizes one place"),
         (["attach.0.where=layers.1", "attach.0.loss=swd"], "attach.0: no module matches 'backbone.layers.1'"),
