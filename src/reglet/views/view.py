@@ -18,7 +18,7 @@ from reglet.views.orientation import rotate
 
 Rows = Int64[Tensor, " _"]
 Run = Callable[[Callable[[int], None], Iterable[int]], Iterable[None]]  # as `map`
-_CACHED = 1 << 19  # floats of a view that are worked on at a time: on a CPU they should stay in its cache
+_CACHED = 1 << 20  # floats of a view that are worked on at a time: on a CPU they should stay in its cache
 
 
 @dataclass(frozen=True)
