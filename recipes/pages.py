@@ -30,7 +30,8 @@ GROUPS = {
     "Open": ("underpowered", "cannot show"),
 }
 ABOUT = """\
-Written by `python -m recipes.pages` from `recipes/summaries/`; do not edit. A line is a claim of a paper; ours is the
+Written by `python -m recipes.pages` from `recipes/summaries/`; do not edit. A line is a claim of a paper,
+or a question of our own (paper: reglet); ours is the
 paired difference over seeds with its 95 % interval (Student's t). Verdicts follow a rule, corrected for the number of
 claims of a recipe (`reglet.runs.verdict`): *holds* (excludes 0, reaches the printed effect), *smaller* (excludes 0 and
 lies below it), *excluded* (lies below it and contains 0, or is opposite), *underpowered* (contains both, or has fewer
@@ -155,7 +156,12 @@ def page(found: Sequence[Json], printed_in: Sequence[Json]) -> str:
         for c in summary["claims"]:
             reference = "" if c["reference"] is None else f"{c['reference']['name']} {c['reference']['score']:.4g}"
             base = f"{c['baseline']['name']} {c['baseline']['score']:.4g}"
-            head = [f"{c['paper']}, {c['where']}", f"{c['claim']} ({c['measure']})", printed(c), effect(c)]
+            head = [
+                ", ".join(filter(None, (c["paper"], c["where"]))),
+                f"{c['claim']} ({c['measure']})",
+                printed(c),
+                effect(c),
+            ]
             dose = "" if c["dose"] is None else ", ".join(f"{share:.2g}" for share in c["dose"]["share"])
             cells = [*head, str(c["ours"]["n"]), base, reference, dose, verdict(c)]
             lines.append("| " + " | ".join(cells) + " |")

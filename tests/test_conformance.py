@@ -52,7 +52,7 @@ def check(text: str) -> None:
     for loss, columns in found.items():
         for column, apart in columns.items():
             if apart is None:
-                assert column in ("lightly", "naive under autocast")
+                assert column == "lightly" or (column == "naive under autocast" and loss in FACTORED), (loss, column)
             elif not column.startswith("naive"):
                 jumps = loss in SORTING and column in ("float32", "lightly", "autocast")
                 limit = JUMP if jumps or (loss in FACTORED and column == "lightly") else GRADIENT
@@ -84,4 +84,7 @@ def test_the_generator_at_a_small_size() -> None:
     check(document(found, sizes=sizes, seeds=1, slices=32))
     assert isinstance(found, Found)
     for loss, naive in found.naive_autocast.items():  # or else autocast was not on
-        assert naive is None or naive.gradient > 1e-4 or loss in NO_PRODUCT, loss
+        if naive is None:
+            assert loss in FACTORED, loss  # the plain formula fails to factor a matrix of bfloat16
+        else:
+            assert naive.gradient > 1e-4 or loss in NO_PRODUCT, loss

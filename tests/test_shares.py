@@ -221,7 +221,7 @@ def test_the_share_is_kept_during_a_training(name: str, tmp_path: Path) -> None:
     assert len(seen) == steps
     exact = steps if name == "loss" else FIRST
     assert seen[:exact] == pytest.approx([0.2] * exact, rel=1e-3)
-    later = torch.tensor(seen[FIRST:])
+    later = torch.tensor(seen[FIRST:])  # the weight is measured every 20 steps; between them a batch of 16 varies by 2
     assert 0.2 / 1.5 < later.mean() < 0.2 * 1.5, seen
     assert later.min() > 0.2 / 4, seen
     assert later.max() < 0.2 * 2.5, seen
