@@ -52,7 +52,8 @@ def _mean_over_pairs(
     else:  # on several ranks, each does the whole of it
         unbiased = [_unbiased(z) for z in whole(views, ranks)]
         diagonal, off = cross_moments(unbiased, compared, m=n, ranks=Ranks((n,)))
-    return len(diagonal[0]) * F.mse_loss(diagonal, torch.ones_like(diagonal)), off
+    on = F.mse_loss(diagonal, torch.ones_like(diagonal), reduction="sum")
+    return (on if len(compared) == 1 else on / len(compared)), off
 
 
 def _unbiased(z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:

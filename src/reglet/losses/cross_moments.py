@@ -18,6 +18,8 @@ any extra pass for batch norm.  On several ranks, each takes the products of its
 """
 
 from collections.abc import Sequence
+from functools import reduce
+from operator import add
 from typing import Any, NamedTuple
 
 import torch
@@ -32,6 +34,7 @@ from reglet.types import Scalar
 
 SAFE_FRACTION = 1e-2  # of the energy off the diagonal: float32 then leaves five digits
 SMALL = 1 << 22  # n d^2 up to which a d x d matrix is quicker than the many small steps of the Gram form
+FEW = 1 << 14  # numbers of a view up to which the steps of batch norm are quicker than the call that does them all
 Pairs = Sequence[tuple[int, int]]
 
 
@@ -90,7 +93,7 @@ class _CrossMoments(torch.autograd.Function):
         c, e, matrices, everyone = moments(own, pairs, ranks)
         ctx.sizes = len(views), len(matrices)
         ctx.save_for_backward(*views, *own, *everyone, *matrices, c)
-        return (c / m).to(own[0].dtype), (e / m**2).to(own[0].dtype)
+        return (c / m).to(own[0].dtype), (e / (m**2 * len(pairs))).to(own[0].dtype)
 
     @staticmethod
     def backward(ctx: Any, dc: Tensor, de: Tensor) -> tuple[Any, ...]:
@@ -121,21 +124,29 @@ def _by_formula(ctx: Any, views: Sequence[Tensor], dc: Tensor, de: Tensor) -> li
 
 def _columns(views: Sequence[Tensor], eps: float | None, ranks: Ranks) -> list[_Columns]:
     n = ranks.samples
-    if ranks.size > 1:
-        means = list(ranks.sum(torch.stack([z.sum(dim=0) for z in views])) / n)
-    if eps is None:
-        return [_Columns(z - (z.mean(dim=0) if ranks.size == 1 else means[i]), None) for i, z in enumerate(views)]
-    if ranks.size == 1:
+    if eps is not None and ranks.size == 1 and views[0].numel() > FEW:
         columns = [_batch_norm(z, eps) for z in views]
     else:
-        centred = [z - mean for z, mean in zip(views, means, strict=True)]
-        squares = ranks.sum(torch.stack([torch.linalg.vecdot(zc, zc, dim=0) for zc in centred]))
-        columns = [_Columns(zc.mul_(s), s) for zc, s in zip(centred, (squares / n + eps).rsqrt(), strict=True)]
+        centred = _centred(views, ranks)
+        if eps is None:
+            return [_Columns(zc, None) for zc in centred]
+        squares = [torch.linalg.vecdot(zc, zc, dim=0) for zc in centred]
+        if ranks.size > 1:
+            squares = list(ranks.sum(torch.stack(squares)))
+        scales = [square.div_(n).add_(eps).rsqrt_() for square in squares]
+        columns = [_Columns(zc.mul_(s), s) for zc, s in zip(centred, scales, strict=True)]
     on_cpu = views[0].device.type == "cpu" and views[0].dtype == torch.float32
-    if on_cpu and not all(one.scale.min().item() > 0 for one in columns if one.scale is not None):
+    if on_cpu and not reduce(torch.minimum, [one.scale for one in columns if one.scale is not None]).min().item() > 0:
         wide = _columns([z.double() for z in views], eps, ranks)  # squares beyond float32
         return [_Columns(one.own.float(), one.scale.float()) for one in wide if one.scale is not None]
     return columns
+
+
+def _centred(views: Sequence[Tensor], ranks: Ranks) -> list[Tensor]:
+    if ranks.size == 1:
+        return [z - z.mean(dim=0) for z in views]
+    means = ranks.sum(torch.stack([z.sum(dim=0) for z in views])) / ranks.samples
+    return [z - mean for z, mean in zip(views, means, strict=True)]
 
 
 def _batch_norm(z: Float[Tensor, "n d"], eps: float) -> _Columns:
@@ -146,17 +157,17 @@ def _batch_norm(z: Float[Tensor, "n d"], eps: float) -> _Columns:
 def _direct(
     own: Sequence[Tensor], pairs: Pairs, ranks: Ranks
 ) -> tuple[Tensor, Tensor, Sequence[Tensor], Sequence[Tensor]]:
-    """c, e, and for the gradient A^T B of every pair."""
+    """c, the sum of e over the pairs, and for the gradient A^T B of every pair."""
     C = [own[i].T @ own[j] for i, j in pairs]
     if ranks.size > 1:
         C = list(ranks.sum(torch.stack(C)))
     c = torch.stack([one.diagonal() for one in C])
-    energy = c.new_zeros(())
+    energies = []
     for one, diagonal in zip(C, c, strict=True):
         one.fill_diagonal_(0)
-        energy += torch.dot(one.view(-1), one.view(-1))
+        energies.append(torch.dot(one.view(-1), one.view(-1)))
         one.diagonal().copy_(diagonal)
-    return c, energy / len(pairs), C, ()
+    return c, reduce(add, energies), C, ()
 
 
 def _direct_gradient(
@@ -196,14 +207,15 @@ def _direct_gradient(
 def _gram(
     own: Sequence[Tensor], pairs: Pairs, ranks: Ranks
 ) -> tuple[Tensor, Tensor, Sequence[Tensor], Sequence[Tensor]]:
-    """c, e, and for the gradient this rank's rows of A A^T of every view; and on several ranks the whole views."""
+    """c, the sum of e over the pairs, and for the gradient this rank's rows of A A^T of every view; and on several
+    ranks the whole views."""
     every = list(ranks.concat(torch.stack(list(own)), dim=1)) if ranks.size > 1 else list(own)
     G, c, energy, off = _gram_sums(own, every, pairs, ranks)
     unsafe = own[0].device.type == "cpu" and own[0].dtype != torch.float64
     if unsafe and bool((off < SAFE_FRACTION * energy).any()):
         wide, wide_own = [z.double() for z in every], [z.double() for z in own]
         G, c, energy, off = _gram_sums(wide_own, wide, pairs, ranks)
-    return c, off.mean(), G, every if ranks.size > 1 else ()
+    return c, off.sum(), G, every if ranks.size > 1 else ()
 
 
 def _gram_sums(
