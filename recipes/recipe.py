@@ -23,6 +23,7 @@ from typing import Any, Generic, Literal, TypeVar
 
 from recipes.dose import TIMES
 from recipes.health import RATE, above, inside, settled, twice
+from reglet import keep_freed_memory
 from reglet.runs import (
     Claim,
     Dose,
@@ -180,6 +181,8 @@ def typed(default: Any, word: str) -> Any:
 
 def main(recipe: Recipe[Any], words: Sequence[str] | None = None) -> int:
     asked = options(recipe, sys.argv[1:] if words is None else words)
+    if words is None:  # a process of its own
+        keep_freed_memory()
     try:
         run(recipe, asked)
     except KeyboardInterrupt:

@@ -4,6 +4,7 @@ import os
 import re
 import shlex
 import signal
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -161,20 +162,28 @@ def test_help_has_the_keys_of_parts(capsys: pytest.CaptureFixture[str]) -> None:
     assert "latent." in said
 
 
-def test_waiting_is_chosen_before_torch_is_loaded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_is_chosen_unless_the_user_has(monkeypatch: pytest.MonkeyPatch) -> None:
     for key in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME"):
         monkeypatch.delenv(key, raising=False)
-    choose_waiting()
-    assert "GOMP_SPINCOUNT" not in os.environ  # too late: torch is there
-    monkeypatch.delitem(__import__("sys").modules, "torch")
     monkeypatch.setenv("OMP_WAIT_POLICY", "active")
     choose_waiting()
-    assert "GOMP_SPINCOUNT" not in os.environ  # the user's
+    assert "GOMP_SPINCOUNT" not in os.environ
     monkeypatch.delenv("OMP_WAIT_POLICY")
     monkeypatch.setenv("GOMP_SPINCOUNT", "")
     monkeypatch.delenv("GOMP_SPINCOUNT")
     choose_waiting()
     assert os.environ["GOMP_SPINCOUNT"] == "1000"
+
+
+def test_only_a_process_of_its_own_is_set_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    monkeypatch.setattr("reglet.cli.dispatch.choose_waiting", lambda: said.append("waiting"))
+    monkeypatch.setattr("reglet.cli.dispatch.keep_freed_memory", lambda: said.append("memory"))
+    main(["--version"])
+    assert not said  # torch is there: this is the program of someone who calls `main`
+    monkeypatch.delitem(sys.modules, "torch")
+    main(["--version"])
+    assert said == ["waiting", "memory"]
 
 
 def test_from_python(photos: Path) -> None:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from reglet.entry import adapt as adapt
     from reglet.entry import pretrain as pretrain
     from reglet.entry import train_classifier as train_classifier
+    from reglet.freed_memory import keep_freed_memory as keep_freed_memory
     from reglet.groups import D4 as D4
     from reglet.groups import Symmetry as Symmetry
     from reglet.latent import BatchFormer as BatchFormer
@@ -81,6 +82,7 @@ _ROOMS = {
     "doctor": "Doctor",
     "blocks": "CKA L2 SIM Cosine Gram PatchNTXent",
     "entry": "adapt pretrain train_classifier",
+    "freed_memory": "keep_freed_memory",
     "groups": "D4 Symmetry",
     "latent": "BatchFormer CutMix GaussianNoise LatentDR ManifoldMixup MixStyle Mixup",
     "losses": "SWD BarlowTwinsLoss LeJEPALoss NTXentLoss SIGReg SMILoss SWDLoss VICReg VICRegLoss VISReg VISRegLoss "

@@ -8,6 +8,7 @@ from importlib import import_module
 
 from reglet import progress
 from reglet.cli.words import INTERRUPTED, NOT_FINITE, OK, WRONG, asks_help, fail, plain
+from reglet.freed_memory import keep_freed_memory
 
 WAITING = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 # command: where its function is, as module.function
@@ -51,7 +52,9 @@ def main(words: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if words is None else words)
     debug = "--debug" in given
     given = plain([word for word in given if word != "--debug"])
-    choose_waiting()
+    if "torch" not in sys.modules:  # a process of our own, and not someone's program that calls this function
+        choose_waiting()
+        keep_freed_memory()
     if not given or given[0] in ("-h", "--help", "help"):
         print(USAGE, end="")
         return OK if given else WRONG
@@ -84,9 +87,10 @@ def main(words: Sequence[str] | None = None) -> int:
 def choose_waiting() -> None:
     """How torch's threads wait for work, unless the user has said it: they spin for some microseconds, then sleep.
 
-    By themselves they spin for milliseconds, on cores that others may need; see benchmarks/shared_machine.py.
+    By themselves they spin for milliseconds, on cores that others may need; see benchmarks/shared_machine.py.  torch
+    reads this when it is loaded.
     """
-    if "torch" not in sys.modules and not any(key in os.environ for key in WAITING):
+    if not any(key in os.environ for key in WAITING):
         os.environ["GOMP_SPINCOUNT"] = "1000"
 
 

@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
-from reglet import progress
+from reglet import keep_freed_memory, progress
 from reglet.dist import rank
 from reglet.runs.run import Finished, Json, Run, as_read, store, stored
 
@@ -136,6 +136,7 @@ _data: Any  # read once, not sent with every run
 def _start_worker(job: Job) -> None:
     global _job, _data
     torch.set_num_threads(1)
+    keep_freed_memory()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # `fit` leaves an ignored signal ignored
     threading.Thread(target=_die_with_parent, daemon=True).start()
     _job, _data = job, job.load()

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from reglet import check
+from reglet import check, huge_pages
 from reglet.moves import moved
 from reglet.views.blur import Blur, blurred
 from reglet.views.color import ColorJitter, Normalize, Steps, jitter_, rgb_to_grayscale, solarize, steps_of
@@ -127,7 +127,7 @@ class View:
         check.one_each(images, draw=draw.flip)
         n, c = images.shape[:2]
         step = max(1, _CACHED // (c * self.size**2)) if images.device.type == "cpu" else max(1, n)
-        out = torch.empty(n, c, self.size, self.size, dtype=torch.float32, device=images.device)
+        out = huge_pages.empty(n, c, self.size, self.size, dtype=torch.float32, device=images.device)
 
         def make(start: int) -> None:
             part = slice(start, start + step)

@@ -1,0 +1,92 @@
+"""Freed memory is used again, and large tensors are ordinary ones."""
+
+import mmap
+import resource
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from reglet import huge_pages
+from reglet.freed_memory import LARGEST, keep_freed_memory
+
+LINUX = sys.platform.startswith("linux") and hasattr(mmap, "MADV_HUGEPAGE")
+THP = Path("/sys/kernel/mm/transparent_hugepage/enabled")
+LARGE_PAGES = LINUX and THP.exists() and "[never]" not in THP.read_text()
+
+
+def faults_of_a_step(kept: bool) -> int:
+    """Pages that the kernel hands out for ten blocks of 8 MB, held together and freed, when that was done before."""
+    call = "assert keep_freed_memory()" if kept else ""
+    code = f"""
+import resource, torch
+from reglet import keep_freed_memory
+{call}
+def step():
+    held = [torch.empty(8 << 20, dtype=torch.uint8).fill_(1) for _ in range(10)]
+for _ in range(3):
+    step()
+before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+step()
+print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+    return int(subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stdout)
+
+
+@pytest.mark.skipif(not LINUX, reason="glibc")
+def test_freed_memory_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    for key in ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD"):
+        monkeypatch.delenv(key, raising=False)
+    kept, given_back = faults_of_a_step(True), faults_of_a_step(False)
+    assert kept < 100
+    assert given_back > 1000  # a block at least
+
+
+@pytest.mark.parametrize("key", ["MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "GLIBC_TUNABLES", "LD_PRELOAD"])
+def test_the_user_has_a_say(key: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(key, "something")
+    assert not keep_freed_memory()
+
+
+def test_elsewhere_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert not keep_freed_memory()
+
+
+def test_a_large_tensor_is_an_ordinary_one() -> None:
+    n = LARGEST // 4 + 1024
+    x = huge_pages.empty(2, n // 2, dtype=torch.float32, device=torch.device("cpu"))
+    assert x.shape == (2, n // 2)
+    assert x.is_contiguous()
+    x.fill_(1)
+    part = x[1]
+    del x  # the memory lives as long as a view of it
+    assert part.sum() == n // 2
+    assert part.requires_grad_().square().sum().item() == n // 2
+
+
+@pytest.mark.skipif(not LARGE_PAGES, reason="this kernel gives no pages of 2 MB")
+def test_a_large_tensor_costs_few_page_faults() -> None:
+    def faults(make: Callable[[], Tensor]) -> int:
+        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        make().fill_(1)
+        return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+
+    shape = (LARGEST // 2,)
+    few = faults(lambda: huge_pages.empty(*shape, dtype=torch.float32, device=torch.device("cpu")))
+    many = faults(lambda: torch.empty(shape, dtype=torch.float32))
+    assert few < many / 10
+
+
+def test_a_kernel_without_large_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Refusing(mmap.mmap):
+        def madvise(self, *_: int) -> None:
+            raise OSError
+
+    monkeypatch.setattr(mmap, "mmap", Refusing)
+    x = huge_pages.empty(LARGEST // 4 + 1, dtype=torch.float32, device=torch.device("cpu"))
+    assert x.shape == (LARGEST // 4 + 1,)
