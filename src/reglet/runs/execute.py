@@ -16,8 +16,9 @@ from typing import Any, Literal, TypeVar
 
 import torch
 
-from reglet import keep_freed_memory, progress
+from reglet import progress
 from reglet.dist import rank
+from reglet.freed_memory import keep_freed_memory
 from reglet.runs.run import Finished, Json, Run, as_read, store, stored
 
 D = TypeVar("D")
