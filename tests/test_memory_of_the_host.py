@@ -24,7 +24,7 @@ import ctypes, sys
 from reglet.freed_memory import keep_freed_memory
 
 class Info(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_size_t) for name in "arena free_chunks a mapped_chunks mapped b c d free at_end".split()]
+    _fields_ = [(name, ctypes.c_size_t) for name in "arena chunks a mapped_chunks mapped b c d free end".split()]
 
 libc = ctypes.CDLL(None)
 libc.malloc.restype, libc.malloc.argtypes, libc.free.argtypes = ctypes.c_void_p, [ctypes.c_size_t], [ctypes.c_void_p]
