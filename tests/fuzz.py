@@ -886,14 +886,12 @@ def of_scores(draw: Draw) -> Any:
     )()
 
 
-@row("probes.metrics.auroc", "probes.metrics.multilabel_auroc", "probes.metrics.exact_match")
+@row("probes.metrics.auroc", "probes.metrics.multilabel_auroc")
 def of_truth(draw: Draw) -> Any:
     """Areas are undefined where no class has both kinds of samples."""
     scores, truth = draw.tensor("n k", grad=False), draw.whole(2, "n k") < 1
     if draw.wrong():
         truth = draw.random.choice((truth.int(), truth.float(), truth[..., :1], truth.tolist()))
-    if draw.random.random() < 0.3:
-        return probes.metrics.exact_match(scores, truth, **draw.args(threshold=(0.5, 0)))
     if draw.random.random() < 0.5:
         probes.metrics.auroc(scores, draw.labels(soft=False))
     else:

@@ -92,6 +92,18 @@ class Method(nn.Module, ABC):
         return inner.held(step) if isinstance(inner, Method) else []
 
 
+class MethodWrapper(Method):
+    """A method around another, `self.method`, which does what the wrapper does not."""
+
+    method: Method
+
+    def encode(self, x: Float[Tensor, "n ..."]) -> Tensor:
+        return self.method.encode(x)
+
+    def after_step(self, step: int, steps: int) -> None:
+        self.method.after_step(step, steps)
+
+
 def innermost(method: Method) -> Method:
     """The method inside all wrappers."""
     while isinstance(inner := getattr(method, "method", None), Method):

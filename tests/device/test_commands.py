@@ -13,8 +13,10 @@ from reglet import compare
 from reglet.cli import main
 from reglet.engine.build import build_parts
 from reglet.engine.run_folder import read_run
-from reglet.evaluate import embed, evaluation, examine, one, predict, robust
+from reglet.evaluate import embed, evaluation, examine, one, predict
 from reglet.evaluate.compute import Compute, compute
+from reglet.evaluate.robust import robust_encoder
+from reglet.evaluate.source import open_source
 
 SMALL = ["data=digits", "model=convnet", "labels=60", "batch=20", "epochs=1", "size=16", "knn_every=0"]
 
@@ -31,7 +33,7 @@ def there(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cal
     """What accelerator= says, for a device that the command line does not know."""
 
     def put(where: Compute) -> None:
-        for module in (embed, one, examine, predict, robust):
+        for module in (embed, one, examine, predict):
             monkeypatch.setattr(module, "compute", lambda **keys: where)
 
     return put
@@ -58,7 +60,6 @@ def _close(a: Any, b: Any, *, tolerance: float) -> None:
 
 ASKED: dict[str, Callable[[Path, Path], Any]] = {
     "eval": lambda r, out: one.evaluate_run(r, data="digits", probes=["knn", "ridge"], out=out / "x.json").json(),
-    "robust": lambda r, out: robust.robust_run(r, severities=(3,), images=20, out=out / "x.json").json(),
     "doctor": lambda r, out: examine.examine(r, images=40).numbers,
     "predict": lambda r, out: predict.predict(r).probabilities.sum(0).tolist(),
 }
@@ -72,6 +73,16 @@ def test_a_command(trained: Path, device: torch.device, there: Any, tmp_path: Pa
         found.append(ASKED[name](trained, tmp_path))
     for other in found[1:]:
         _close(found[0], other, tolerance=0.02)  # a neighbour or two of 400 images may change places
+
+
+def test_robustness(trained: Path, device: torch.device) -> None:
+    encoder = open_source(trained)
+    found = [
+        robust_encoder(encoder, *encoder.pair(""), severities=(3,), images=20, compute=where).json()
+        for where in places(device).values()
+    ]
+    for other in found[1:]:
+        _close(found[0], other, tolerance=0.02)
 
 
 def test_features(trained: Path, device: torch.device, there: Any, tmp_path: Path) -> None:

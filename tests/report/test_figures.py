@@ -11,7 +11,7 @@ import torch
 from tests.report.made import cloud
 
 from reglet.report.across import Difference
-from reglet.report.figures import across, embedding, equivariance, geometry, robustness, training
+from reglet.report.figures import across, embedding, geometry, robustness, training
 from reglet.report.figures.style import colour, plain, symbol
 from reglet.report.gather import RunData, gather
 from reglet.report.gather.embedding import Embedding
@@ -47,8 +47,8 @@ def test_all_figures_of_a_run(found: RunData) -> None:
     shapes = {found.name: found.geometry}
     figures = [training.terms(runs), training.rate(runs), training.online_knn(runs)]
     figures += [draw(shapes, healthy()) for draw in (geometry.spectrum, geometry.explained, geometry.deviations)]
-    figures += [geometry.alignment(shapes, healthy()), equivariance.heat_map(found.equivariance)]
-    figures += [robustness.heat_map(found.robustness), robustness.by_severity({found.name: found.robustness})]
+    figures += [geometry.alignment(shapes, healthy()), robustness.by_layer(found.equivariance)]
+    figures += [robustness.by_corruption(found.robustness), robustness.by_severity({found.name: found.robustness})]
     figures += embedding.variants(found.embedding).values()
     figures += [across.differences([Difference("a", "b", "linear", 10, 0.1, -0.1, 0.3)])]
     for figure in figures:

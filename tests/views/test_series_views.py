@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from reglet.types import Transform
-from reglet.views.series import SeriesDraw, SeriesView, covered, crop, jitter, mask_channels, mask_time, scale
+from reglet.views.series import SeriesDraw, SeriesView, covered, crop, jitter, scale
 
 FULL = SeriesView(crop=(0.4, 0.9), gain=2.0, sigma=0.5, time=0.4, band=0.5)
 
@@ -101,20 +101,13 @@ def test_masks_cover_what_they_say(size: int) -> None:
             assert where[0] == round(start * (size - count))
 
 
-def test_masks_are_of_time_and_of_channels() -> None:
-    x, box = torch.ones(1, 4, 10), torch.tensor([[1.0, 0.5]])
-    assert torch.equal(mask_time(x, box)[0, :, :5], torch.ones(4, 5))
-    assert not mask_time(x, box)[0, :, 5:].any()
-    assert torch.equal(mask_channels(x, box)[0, :2], torch.ones(2, 10))
-    assert not mask_channels(x, box)[0, 2:].any()
-
-
 def test_the_order_is_crop_scale_jitter_mask() -> None:
     """The mask comes last: what it covers is zero, and not noise."""
     x, draw = torch.randn(4, 5, 40), FULL.draw(4, seeded())
     y = crop(x, draw.crop, length=40)
     y = jitter(scale(y, draw.gain), draw.sigma, draw.noise)
-    assert torch.equal(FULL.apply(x, draw), mask_channels(mask_time(y, draw.time), draw.band))
+    hidden = covered(draw.time, 40)[:, None] | covered(draw.band, 5)[:, :, None]
+    assert torch.equal(FULL.apply(x, draw), y.masked_fill(hidden, 0.0))
 
 
 def test_the_draw_moves_and_is_taken_whole() -> None:

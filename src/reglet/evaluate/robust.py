@@ -1,7 +1,6 @@
 """How an encoder holds up when images are corrupted or drift: a linear probe on clean features meets the others."""
 
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -11,11 +10,10 @@ from torch import Tensor
 
 from reglet.data import Images, Part
 from reglet.diagnostics.robustness import Robustness, Stability, robustness, stability
-from reglet.engine.run_folder import write_json
-from reglet.evaluate.compute import Compute, compute
+from reglet.evaluate.compute import Compute
 from reglet.evaluate.extract import CPU, extract, require_fit
 from reglet.evaluate.labelled import labels_of
-from reglet.evaluate.source import Encoder, open_source
+from reglet.evaluate.source import Encoder
 from reglet.probes.linear import logistic_regression
 from reglet.probes.standard import Standard
 
@@ -48,39 +46,6 @@ class Robust:
         }
 
 
-def robust_run(
-    run: str | Path,
-    *,
-    data: str = "",
-    severities: tuple[int, ...] = (1, 2, 3, 4, 5),
-    perturbations: bool = False,
-    images: int = 1000,
-    batch: int = 256,
-    accelerator: str = "auto",
-    devices: int = 1,
-    precision: str = "32-true",
-    seed: int = 0,
-    pretrained: bool = True,
-    size: int = 0,
-    out: Path | None = None,
-) -> Robust:
-    """The encoder `run` under the 15 corruptions, and along the 14 perturbations where asked for.
-
-    run: the directory of a run or of an exported encoder, timm/NAME, or whatever `open_source` takes beside these; it
-        takes `pretrained` and `size`, too.
-    A linear classifier is fitted to the clean features of the training images.  images: of the test part, at most.
-    The numbers are written to robust.json in its directory, or to `out`.
-    """
-    where = compute(accelerator=accelerator, devices=devices, precision=precision)
-    encoder = open_source(run, pretrained=pretrained, size=size)
-    encoder.require_network("robust")
-    how: Json = {"severities": severities, "perturbations": perturbations, "images": images, "batch": batch}
-    found = robust_encoder(encoder, *encoder.pair(data), **how, compute=where, seed=seed)
-    if out is not None or encoder.folder is not None:
-        write_json(out or Path(encoder.folder or ".") / REPORT, found.json())
-    return found
-
-
 def robust_encoder(
     encoder: Encoder,
     train: Images,
@@ -93,7 +58,10 @@ def robust_encoder(
     compute: Compute = CPU,
     seed: int = 0,
 ) -> Robust:
-    """The same of an encoder and data that are open."""
+    """The encoder under the 15 corruptions, and along the 14 perturbations where asked for.
+
+    A linear classifier is fitted to the clean features of the training images.  images: of the test part, at most.
+    """
     net, preprocess = encoder.net, encoder.prepare
     y, y_test = labels_of(train, test)
     require_fit(net, train, preprocess)

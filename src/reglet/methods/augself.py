@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet.backbones.projector import projector
-from reglet.method import Batch, Method, innermost
+from reglet.method import Batch, Method, MethodWrapper, innermost
 from reglet.methods.view_features import Reader, add, equal, require_draws
 from reglet.moves import moved
 from reglet.precision import at_least_float32, no_autocast
@@ -62,7 +62,7 @@ def prediction_loss(kind: str, p: Float[Tensor, "n k"], target: Tensor) -> Scala
     return F.mse_loss(p.tanh(), target.to(p))
 
 
-class AugSelf(Method):
+class AugSelf(MethodWrapper):
     """`method`'s terms, and a term for each augmentation whose weight is not zero, of views 0 and 1.
 
     crop, color: 0.5 each, as SER compares with; the others are off.
@@ -124,9 +124,3 @@ class AugSelf(Method):
             with no_autocast(p):
                 own[f"augself_{kind}"] = weight * prediction_loss(kind, at_least_float32(p), target)
         return add(terms, own)
-
-    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
-        return self.method.encode(x)
-
-    def after_step(self, step: int, steps: int) -> None:
-        self.method.after_step(step, steps)

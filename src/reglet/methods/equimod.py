@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet.losses.ntxent import NTXentLoss
-from reglet.method import Batch, Method, innermost
+from reglet.method import Batch, Method, MethodWrapper, innermost
 from reglet.methods.heads import normed_mlp
 from reglet.methods.view_features import Reader, add, require_draws, without_last_view
 from reglet.moves import moved
@@ -44,7 +44,7 @@ def parameters_of(draw: Draw) -> Float[Tensor, "n 18"]:
     return torch.cat([column.float().view(len(draw), -1) for column in columns], dim=1)
 
 
-class EquiMod(Method):
+class EquiMod(MethodWrapper):
     """`method`'s terms on all views but the last; and the term "equimod" of views 0 and 1 and the last, which shows
     the whole image as it is.
 
@@ -100,12 +100,6 @@ class EquiMod(Method):
             losses.append(self.loss(self.projector(h[t]), predicted))
         loss = torch.stack(losses).mean()
         return add(terms, {"equimod": self.balance(loss, total(terms), on=self.backbone.parameters())})
-
-    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
-        return self.method.encode(x)
-
-    def after_step(self, step: int, steps: int) -> None:
-        self.method.after_step(step, steps)
 
 
 def _require_plain(draw: Draw) -> None:

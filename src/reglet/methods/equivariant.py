@@ -27,7 +27,7 @@ from reglet.blocks.patch_ntxent import patch_ntxent
 from reglet.dist import world_size
 from reglet.groups import D4, Element, Symmetry, align, relative, transform
 from reglet.groups.d4 import send
-from reglet.method import Batch, Method, innermost
+from reglet.method import Batch, Method, MethodWrapper, innermost
 from reglet.methods.equivariant_batch import BlockMaps, Grid, observed, partly_transformed
 from reglet.methods.equivariant_views import part_of, require_aligned, require_one_of
 from reglet.methods.momentum import Teacher, half_cosine
@@ -52,7 +52,7 @@ class TokenHead(nn.Module):
         return z
 
 
-class Equivariant(Method):
+class Equivariant(MethodWrapper):
     """`method`'s terms, and `weight` times the equivariance loss of one layer, or the mean of it over several.
 
         vit = vit_small(cls_layer=3)
@@ -148,11 +148,8 @@ class Equivariant(Method):
             value = self._equivariance(elements, to_partner, student, teacher)
         return terms | {self.name: self.balance(value, total(terms), on=self.backbone.parameters())}
 
-    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
-        return self.method.encode(x)
-
     def after_step(self, step: int, steps: int) -> None:
-        self.method.after_step(step, steps)
+        super().after_step(step, steps)
         for key, norm in self.teacher_norms.items():
             assert isinstance(norm, Teacher)
             start: Any = innermost(self.method).momentum

@@ -11,9 +11,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reglet.dist import world_size
-from reglet.views import Crops, Draw, Policy, share_geometry
-from reglet.views.crop import Side
-from reglet.views.view import Run
+from reglet.views import Draw, share_geometry
+from reglet.views.multiview import PolicyWrapper
 
 GEOMETRY = ("crop", "flip", "angle", "turn")
 
@@ -28,7 +27,7 @@ def part_of(n: int, fraction: float) -> int:
 
 
 @dataclass(frozen=True)
-class AlignedViews:
+class AlignedViews(PolicyWrapper):
     """`policy`, except that of the last images of each rank views 0 and 1, 2 and 3, ... are aligned.
 
         policy = AlignedViews(reglet.views.policy("ser", size=224), fraction=0.01)
@@ -46,7 +45,6 @@ class AlignedViews:
     True
     """
 
-    policy: Policy
     fraction: float
     crop: Literal["shared", "none"] = "shared"
     ranks: int | None = None
@@ -59,33 +57,12 @@ class AlignedViews:
         if sizes[::2] != sizes[1::2]:
             raise ValueError(f"views 0 and 1, 2 and 3, ... are pairs of one size, got views of {sizes} px")
 
-    @property
-    def n_global(self) -> int:
-        return self.policy.n_global
-
-    @property
-    def size(self) -> int:
-        return self.policy.size
-
     def draw(
         self, n: int, generator: torch.Generator | None = None, *, aspect: Float[Tensor, " n"] | None = None
     ) -> list[Draw]:
         draws = self.policy.draw(n, generator, aspect=aspect)
         rows = self._aligned(n)
         return [d for i in range(0, len(draws), 2) for d in self._pair(draws[i : i + 2], rows)]
-
-    def apply(self, images: Tensor, draws: Sequence[Draw]) -> list[Tensor]:
-        return self.policy.apply(images, draws)
-
-    @property
-    def crops_whole_images(self) -> bool:
-        return self.policy.crops_whole_images
-
-    def crops(self, draws: Sequence[Draw], *, height: Side, width: Side) -> list[Crops]:
-        return self.policy.crops(draws, height=height, width=width)
-
-    def finish(self, crops: Sequence[Tensor], draws: Sequence[Draw], *, run: Run = map) -> list[Tensor]:
-        return self.policy.finish(crops, draws, run=run)
 
     def _aligned(self, n: int) -> Tensor:
         """Whether each of n images is in the last part of its rank's."""

@@ -7,10 +7,9 @@ x is a small crop of each image, turned all four ways; R is torch.rot90.
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float
 from torch import Tensor, nn
 
-from reglet.method import Batch, Method, innermost
+from reglet.method import Batch, Method, MethodWrapper, innermost
 from reglet.methods.view_features import Reader, add, without_last_view
 from reglet.precision import at_least_float32, no_autocast
 from reglet.schedules import Weight
@@ -33,7 +32,7 @@ def rotation_head(dim: int) -> nn.Sequential:
     )
 
 
-class ESSL(Method):
+class ESSL(MethodWrapper):
     """`method`'s terms on all views but the last, and the rotation term on the last, which is square and small.
 
         view = View(96, ResizedCrop((0.05, 0.14)))
@@ -73,9 +72,3 @@ class ESSL(Method):
         with no_autocast(logits):
             loss = F.cross_entropy(at_least_float32(logits), turn)
             return add(terms, {"rotation": self.balance(loss, total(terms), on=self.backbone.parameters())})
-
-    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
-        return self.method.encode(x)
-
-    def after_step(self, step: int, steps: int) -> None:
-        self.method.after_step(step, steps)

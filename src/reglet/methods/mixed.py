@@ -4,19 +4,16 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
-from jaxtyping import Float
-from torch import Tensor
-
 from reglet.attach import alter
 from reglet.latent import CutMix, ManifoldMixup, MixStyle, Mixup
-from reglet.method import Batch, Method, innermost
+from reglet.method import Batch, Method, MethodWrapper, innermost
 from reglet.types import Terms
 
 Mixing = Literal["mixup", "cutmix", "manifold", "mixstyle"]
 AT_BLOCKS = ("manifold", "mixstyle")
 
 
-class Mixed(Method):
+class Mixed(MethodWrapper):
     """`method`, whose batches are mixed in training; at inference nothing is left of it.
 
     mixing: mixup and cutmix mix images and labels, manifold the hidden states of one of `blocks` or of the input, and
@@ -71,9 +68,3 @@ class Mixed(Method):
     def _terms(self, batch: Batch) -> Terms:
         terms: Terms = self.method(batch)
         return terms
-
-    def encode(self, x: Float[Tensor, "n ..."]) -> Tensor:
-        return self.method.encode(x)
-
-    def after_step(self, step: int, steps: int) -> None:
-        self.method.after_step(step, steps)

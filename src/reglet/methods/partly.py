@@ -1,16 +1,15 @@
 """Any method, of whose backbone a part is frozen, or waits until the heads have learned."""
 
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import nn
 
 from reglet import check
-from reglet.method import Batch, Method, innermost
+from reglet.method import Batch, Method, MethodWrapper, innermost
 from reglet.probes.layer_decay import depths
 from reglet.schedules import Scheduled
 from reglet.types import Terms
 
 
-class Partly(Scheduled, Method):
+class Partly(Scheduled, MethodWrapper):
     """`method` as it is, but that what is frozen stays as it is.
 
     Parts of the backbone whose weights all have requires_grad=False are in eval mode while the rest trains: batch norms
@@ -55,12 +54,6 @@ class Partly(Scheduled, Method):
     def forward(self, batch: Batch) -> Terms:
         terms: Terms = self.method(batch)
         return terms
-
-    def encode(self, x: Float[Tensor, "n ..."]) -> Tensor:
-        return self.method.encode(x)
-
-    def after_step(self, step: int, steps: int) -> None:
-        self.method.after_step(step, steps)
 
     def held(self, step: int) -> list[nn.Parameter]:
         return [*super().held(step), *(self.backbone.parameters() if self._waits(step) else ())]

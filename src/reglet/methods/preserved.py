@@ -19,14 +19,13 @@ from copy import deepcopy
 from typing import Any, Literal, get_args
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet import check
 from reglet.attach import Layout, matching, watch
 from reglet.backbones.protocol import prefix_tokens
 from reglet.blocks import L2, Cosine, Gram
-from reglet.method import Batch, Method, innermost
+from reglet.method import Batch, Method, MethodWrapper, innermost
 from reglet.precision import at_least_float32
 from reglet.probes.layer_decay import block_names
 from reglet.schedules import Weight
@@ -37,7 +36,7 @@ Distance = Literal["cosine", "l2"]
 KINDS = ("features", "class", "gram", "l2sp")
 
 
-class Preserved(Method):
+class Preserved(MethodWrapper):
     """`method`'s terms, and for each of `keep` a term "preserve.NAME" that holds the backbone to its start.
 
         Preserved(JointEmbedding(vit, loss), ["features", "gram"], weight="share:0.2")
@@ -115,12 +114,6 @@ class Preserved(Method):
         for kind in self.keep:
             terms[f"preserve.{kind}"] = self.balance[kind](found[kind], total(terms), on=weights)
         return terms
-
-    def encode(self, x: Float[Tensor, "n ..."]) -> Tensor:
-        return self.method.encode(x)
-
-    def after_step(self, step: int, steps: int) -> None:
-        self.method.after_step(step, steps)
 
     @contextmanager
     def _calls(self) -> Iterator[list["_Call"]]:

@@ -4,20 +4,19 @@ from collections.abc import Mapping
 from typing import ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet.attach import Layout, PerBlock, Where, attach
 from reglet.attach.compare import Projector
 from reglet.attach.features import On, Regularizer
 from reglet.attach.link import Stop
-from reglet.method import Batch, Method, innermost
+from reglet.method import Batch, Method, MethodWrapper, innermost
 from reglet.schedules import Weight
 from reglet.shares import SharedWeight
 from reglet.types import BlockLoss, Terms, total
 
 
-class Regularized(Method):
+class Regularized(MethodWrapper):
     """`method`'s terms, and `weight` times a block loss on the blocks `where`, as the term `name`.
 
         Regularized(JointEmbedding(vit, loss), "backbone.blocks.*", SIM(), weight=5e-3, example=x)
@@ -117,9 +116,3 @@ class Regularized(Method):
     def remove(self) -> None:
         """Take the loss off the blocks: the method inside is as it was before."""
         self.attachment.remove()
-
-    def encode(self, x: Float[Tensor, "n ..."]) -> Tensor:
-        return self.method.encode(x)
-
-    def after_step(self, step: int, steps: int) -> None:
-        self.method.after_step(step, steps)

@@ -10,7 +10,6 @@ ctr is MoCo-v3's contrast.  Images 2m and 2m + 1 are partners; of an odd batch t
 gathers the keys of ctr without gradient; here they have one.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, fields
 
 import torch
@@ -18,19 +17,18 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet.dist import concat_over_ranks, rank, world_size
-from reglet.method import Batch, Method, innermost
+from reglet.method import Batch, Method, MethodWrapper, innermost
 from reglet.methods.heads import normed_mlp
 from reglet.methods.moco import contrast
 from reglet.methods.view_features import Reader, add, require_draws
 from reglet.precision import at_least_float32, no_autocast
 from reglet.types import Scalar, Terms
-from reglet.views import Crops, Draw, Policy
-from reglet.views.crop import Side
-from reglet.views.view import Run
+from reglet.views import Draw
+from reglet.views.multiview import PolicyWrapper
 
 
 @dataclass(frozen=True)
-class PartnerViews:
+class PartnerViews(PolicyWrapper):
     """`policy`, except that images 2m and 2m + 1 have the same draw in every view.
 
     >>> from reglet.views import policy
@@ -38,16 +36,6 @@ class PartnerViews:
     >>> torch.equal(first.crop[0], first.crop[1]), torch.equal(first.crop[1], first.crop[2])
     (True, False)
     """
-
-    policy: Policy
-
-    @property
-    def n_global(self) -> int:
-        return self.policy.n_global
-
-    @property
-    def size(self) -> int:
-        return self.policy.size
 
     def draw(
         self, n: int, generator: torch.Generator | None = None, *, aspect: Float[Tensor, " n"] | None = None
@@ -57,21 +45,8 @@ class PartnerViews:
         aspect = None if aspect is None else aspect[::2]
         return [draw.take(partner) for draw in self.policy.draw((n + 1) // 2, generator, aspect=aspect)]
 
-    def apply(self, images: Tensor, draws: Sequence[Draw]) -> list[Tensor]:
-        return self.policy.apply(images, draws)
 
-    @property
-    def crops_whole_images(self) -> bool:
-        return self.policy.crops_whole_images
-
-    def crops(self, draws: Sequence[Draw], *, height: Side, width: Side) -> list[Crops]:
-        return self.policy.crops(draws, height=height, width=width)
-
-    def finish(self, crops: Sequence[Tensor], draws: Sequence[Draw], *, run: Run = map) -> list[Tensor]:
-        return self.policy.finish(crops, draws, run=run)
-
-
-class STL(Method):
+class STL(MethodWrapper):
     """`method`'s terms, and "stl_equivariance" and "stl_transformation" of views 0 and 1, made by `PartnerViews`.
 
     equivariance, transformation: weights.
@@ -125,12 +100,6 @@ class STL(Method):
             "stl_transformation": self.transformation * torch.stack(trans).mean(),
         }
         return add(terms, own)
-
-    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
-        return self.method.encode(x)
-
-    def after_step(self, step: int, steps: int) -> None:
-        self.method.after_step(step, steps)
 
     def _moved(self, h: Float[Tensor, "n d"], t: Float[Tensor, "n k"]) -> Float[Tensor, "n d"]:
         """H(t of the partner) h."""

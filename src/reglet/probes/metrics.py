@@ -104,16 +104,6 @@ def multilabel_auroc(scores: Float[Tensor, "n classes"], truth: Bool[Tensor, "n 
     return float(area[(p > 0) & (n > 0)].mean())
 
 
-def exact_match(
-    scores: Float[Tensor, "n classes"], truth: Bool[Tensor, "n classes"], *, threshold: float = 0.5
-) -> float:
-    """How often all classes of a sample are right, those above `threshold` being predicted."""
-    _check_scores(scores)
-    _check_truth(truth, scores)
-    check.finite(threshold=threshold)
-    return float(in_float64(((scores > threshold) == truth).all(1)).mean())
-
-
 def expected_calibration_error(
     probabilities: Float[Tensor, "n classes"], labels: Int[Tensor, " n"], *, bins: int = 15
 ) -> float:

@@ -23,7 +23,6 @@ from typing import Literal
 from reglet.runs.interval import LEVEL, Interval, seeds_needed
 
 Word = Literal["holds", "smaller", "excluded", "underpowered", "cannot show"]
-WORDS: tuple[Word, ...] = ("holds", "smaller", "excluded", "underpowered", "cannot show")
 SEEDS = 5  # the least that a verdict rests on
 
 

@@ -177,7 +177,7 @@ def summary(finished: Sequence[Finished]) -> Json:
     found: Json = {}
     for score in finished[0].scores["scores"]:
         values = {arm: [float(scores[score]) for scores in rows] for arm, rows in arms.items()}
-        found[score] = {arm: _spread(some) for arm, some in values.items()}
+        found[score] = {arm: spread(some) if some else None for arm, some in values.items()}
         if all(values.values()):
             found[score]["difference"] = difference(values[WITHOUT], values[WITH])
     return found
@@ -190,9 +190,7 @@ def difference(without: Sequence[float], arm: Sequence[float]) -> Json:
     return {"difference": p.difference, "low": p.low, "high": p.high, "seeds": p.seeds, "told": told}
 
 
-def _spread(values: Sequence[float]) -> Json | None:
-    if not values:
-        return None
+def spread(values: Sequence[float]) -> Json:
     seen = interval(values)
     return {"mean": seen.mean, "standard_error": seen.error if seen.n > 1 else None}
 

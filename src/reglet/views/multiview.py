@@ -68,3 +68,31 @@ class Policy:
     def _one_draw_each(self, draws: Sequence[Draw]) -> None:
         if len(draws) != len(self.views):
             raise ValueError(f"one draw for each of the {len(self.views)} views, got {len(draws)}")
+
+
+@dataclass(frozen=True)
+class PolicyWrapper:
+    """Another policy's views.  A subclass draws differently."""
+
+    policy: Policy
+
+    @property
+    def n_global(self) -> int:
+        return self.policy.n_global
+
+    @property
+    def size(self) -> int:
+        return self.policy.size
+
+    def apply(self, images: Tensor, draws: Sequence[Draw]) -> list[Tensor]:
+        return self.policy.apply(images, draws)
+
+    @property
+    def crops_whole_images(self) -> bool:
+        return self.policy.crops_whole_images
+
+    def crops(self, draws: Sequence[Draw], *, height: Side, width: Side) -> list[Crops]:
+        return self.policy.crops(draws, height=height, width=width)
+
+    def finish(self, crops: Sequence[Tensor], draws: Sequence[Draw], *, run: Run = map) -> list[Tensor]:
+        return self.policy.finish(crops, draws, run=run)

@@ -52,21 +52,6 @@ def noise_like(x: Float[Tensor, "n c t"], sigma: Float[Tensor, " n"], seed: Int6
     return noise
 
 
-def mask_time(x: Float[Tensor, "n c t"], box: Float[Tensor, "n 2"]) -> Float[Tensor, "n c t"]:
-    """Zero, which is the mean of standardised series, in the stretch (start, width) of every channel (SpecAugment,
-    arXiv:1904.08779).
-
-    >>> mask_time(torch.ones(1, 1, 4), torch.tensor([[1.0, 0.5]])).tolist()
-    [[[1.0, 1.0, 0.0, 0.0]]]
-    """
-    return x.masked_fill(covered(box, x.shape[2]).to(x.device)[:, None], 0.0)
-
-
-def mask_channels(x: Float[Tensor, "n c t"], box: Float[Tensor, "n 2"]) -> Float[Tensor, "n c t"]:
-    """Zero in the channels (start, width), at all times: a band of frequencies, where channels are those."""
-    return x.masked_fill(covered(box, x.shape[1]).to(x.device)[:, :, None], 0.0)
-
-
 def covered(box: Float[Tensor, "n 2"], size: int) -> Bool[Tensor, "n size"]:
     """Which of `size` places lie in the box: round(width size) of them, never all.  On the host, where float64 is."""
     start, width = box.cpu().double().unbind(1)

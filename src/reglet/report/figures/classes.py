@@ -1,7 +1,7 @@
 """Class by class: what was taken for what."""
 
 from reglet.evaluate.classes import ByClass
-from reglet.report.figures.style import Figure, layout, numbers, plain
+from reglet.report.figures.style import Figure, heat_map, numbers, plain
 
 MOST = 40  # classes whose names can be read
 
@@ -18,7 +18,6 @@ def confusions(found: ByClass) -> Figure | None:
     shares = [[n / max(1, sum(row)) for n in row] for row in found.table]
     few = len(names) <= 15
     cells = {
-        "type": "heatmap",
         "x": names,
         "y": labels,
         "z": [numbers(row, 4) for row in shares],
@@ -26,13 +25,5 @@ def confusions(found: ByClass) -> Figure | None:
         "text": [[str(n) if n else "" for n in row] for row in found.table] if few else None,
         "texttemplate": "%{text}" if few else "",
         "hovertemplate": "%{y}<br>taken for %{x}: %{customdata} (%{z:.0%})<extra></extra>",
-        "colorscale": "Cividis",
-        "zmin": 0,
-        "zmax": 1,
-        "showscale": False,
     }
-    chart = layout("taken for", height=130 + max(24 * len(names), 100))
-    chart["margin"] |= {"t": 34}  # room for the buttons
-    chart["yaxis"] |= {"autorange": "reversed", "type": "category"}
-    chart["xaxis"] |= {"type": "category"}
-    return {"data": [cells], "layout": chart}
+    return heat_map(cells, "taken for", height=130 + max(24 * len(names), 100))

@@ -1,30 +1,36 @@
-"""Accuracy by corruption and severity."""
+"""What changes of the image do: equivariance by layer and transform, accuracy by corruption and severity."""
 
-from reglet.report.figures.style import SOFT, Figure, Json, colour, dash, layout, numbers, plain
+from reglet.report.figures.style import SOFT, Figure, Json, colour, dash, heat_map, layout, numbers, plain
+from reglet.report.gather.equivariance import Equivariance
 from reglet.report.gather.robustness import Robustness
 
 
-def heat_map(found: Robustness) -> Figure:
+def by_layer(found: Equivariance) -> Figure:
+    """Deepest layer at the bottom.  Numbers stand in the cells: a colour alone would not do."""
+    cells = {
+        "x": found.transforms,
+        "y": [plain(layer) for layer in found.layers],
+        "z": [numbers(row, 4) for row in found.score],
+        "text": [[f"{value:.2f}" for value in row] for row in found.score],
+        "texttemplate": "%{text}",
+        "customdata": [numbers(row, 3) for row in found.floor],
+        "hovertemplate": "%{y}, %{x}: %{z:.3f}<br>places shuffled: %{customdata:.3f}<extra></extra>",
+    }
+    return heat_map(cells, height=100 + 40 * len(found.layers))
+
+
+def by_corruption(found: Robustness) -> Figure:
     names = list(found.accuracy)
     rows = [found.accuracy[name] for name in names]
     cells = {
-        "type": "heatmap",
         "x": [f"severity {s}" for s in found.severities],
         "y": [name.replace("_", " ") for name in names],
         "z": [numbers(row, 4) for row in rows],
         "text": [[f"{100 * a:.0f}" for a in row] for row in rows],
         "texttemplate": "%{text}",
         "hovertemplate": "%{y}, %{x}: %{z:.1%}<extra></extra>",
-        "colorscale": "Cividis",
-        "zmin": 0,
-        "zmax": 1,
-        "showscale": False,
     }
-    chart = layout(height=100 + 24 * len(names))
-    chart["margin"] |= {"t": 34}  # room for the buttons
-    chart["yaxis"] |= {"autorange": "reversed", "type": "category"}
-    chart["xaxis"] |= {"type": "category"}
-    return {"data": [cells], "layout": chart}
+    return heat_map(cells, height=100 + 24 * len(names))
 
 
 def by_severity(runs: dict[str, Robustness]) -> Figure:

@@ -44,6 +44,16 @@ def layout(x: str = "", y: str = "", *, height: int = 320, log_x: bool = False, 
     }
 
 
+def heat_map(cells: Json, x: str = "", *, height: int) -> Figure:
+    """Rows from the top down, colours from 0 to 1.  cells: x, y, z, and what Plotly shows besides."""
+    chart = layout(x, height=height)
+    chart["margin"] |= {"t": 34}  # room for the buttons
+    chart["yaxis"] |= {"autorange": "reversed", "type": "category"}
+    chart["xaxis"] |= {"type": "category"}
+    fixed = {"type": "heatmap", "colorscale": "Cividis", "zmin": 0, "zmax": 1, "showscale": False}
+    return {"data": [fixed | cells], "layout": chart}
+
+
 def spans_decades(values: Iterable[float | None]) -> bool:
     """Whether a log axis serves: with less than a decade on it, it may not have a single number."""
     known = [v for v in values if v is not None and math.isfinite(v)]

@@ -6,14 +6,13 @@ from reglet.report.across import Compared
 from reglet.report.gather import RunData
 from reglet.report.page.across import across
 from reglet.report.page.embedding import EmbeddingMaps, embedding
-from reglet.report.page.equivariance import equivariance
 from reglet.report.page.features import features
 from reglet.report.page.geometry import geometry
 from reglet.report.page.parts import Figures, Section
 from reglet.report.page.probes import probes
 from reglet.report.page.render import packed, render
 from reglet.report.page.repeat import repeat
-from reglet.report.page.robustness import robustness
+from reglet.report.page.robustness import equivariance, robustness
 from reglet.report.page.summary import summary
 from reglet.report.page.training import training
 from reglet.report.reference import healthy

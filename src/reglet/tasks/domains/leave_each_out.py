@@ -18,10 +18,10 @@ from reglet.engine.launch import launch, together
 from reglet.engine.run_folder import CONFIG, write_json
 from reglet.export import versions
 from reglet.methods.domains import Choice, leave_one_domain_out, oracle, training_domain
-from reglet.runs import Finished, Run, execute, interval
+from reglet.runs import Finished, Run, execute
 from reglet.tasks.domains.config import DomainsConfig
 from reglet.tasks.domains.task import Curve, DomainsTask, check, curve
-from reglet.tasks.run import REPORT, WITH, WITHOUT, arms, depends_on, describe, difference, of_arm, train_one
+from reglet.tasks.run import REPORT, WITH, WITHOUT, arms, depends_on, describe, difference, of_arm, spread, train_one
 
 Json = dict[str, Any]
 NAME = "domains"
@@ -70,7 +70,7 @@ def table(config: DomainsConfig, images: Images, finished: Sequence[Finished]) -
     seeds = list(range(config.seed, config.seed + config.seeds))
     rows = [_row(config, test, every, seeds, curves) for test in tested]
     average = [mean(row["accuracy"][i] for row in rows) for i in range(len(seeds))]
-    return {"held_out": rows, "average": {"accuracy": average, **_spread(average)}}
+    return {"held_out": rows, "average": {"accuracy": average, **spread(average)}}
 
 
 def _compare(without: Json, arm: Json) -> None:
@@ -159,9 +159,4 @@ def _row(config: DomainsConfig, test: str, every: list[str], seeds: list[int], c
         choice = choose(config.selection, mine, held)
         accuracy.append(mine[choice.trial].test[choice.checkpoint])
         chosen.append({"lr": config.tried[choice.trial], "checkpoint": choice.checkpoint + 1, "by": choice.score})
-    return {"domain": test, "accuracy": accuracy, **_spread(accuracy), "chosen": chosen}
-
-
-def _spread(values: Sequence[float]) -> dict[str, float | None]:
-    seen = interval(values)
-    return {"mean": seen.mean, "standard_error": seen.error if seen.n > 1 else None}
+    return {"domain": test, "accuracy": accuracy, **spread(accuracy), "chosen": chosen}
