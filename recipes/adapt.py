@@ -32,8 +32,8 @@ from reglet.backbones import projector
 from reglet.data.memory import InMemory
 from reglet.engine.best import CRITERIA, LABEL_FREE, merit
 from reglet.engine.feed import ImageFeed
+from reglet.engine.monitor import AtCheckpoints, LabelFree, Trained
 from reglet.engine.settings import Settings
-from reglet.engine.watch import AtCheckpoints, LabelFree, Trained
 from reglet.losses import BarlowTwinsLoss, VISRegLoss
 from reglet.method import Method
 from reglet.methods import JointEmbedding, Partly, Preserved

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from reglet.runs import Verdict
+from reglet.runs import ClaimVerdict
 from reglet.runs.verdict import in_words
 
 Json = dict[str, Any]
@@ -75,7 +75,7 @@ def choices(found: Sequence[Json], rows: Sequence[Choice] = CHOICES) -> str:
         helps = f"**{choice.tried}**" if claim["verdict"] in HELPS else f"nothing shown; tried: {choice.tried}"
         ours = f"{o['mean']:+.3g} ({o['low']:+.3g} to {o['high']:+.3g}), {o['n']} seeds"
         cost = "" if claim["cost"] is None else f"{claim['cost']:.2g} x"
-        said = in_words(Verdict(claim["verdict"], claim["why"], claim["seeds_needed"]))
+        said = in_words(ClaimVerdict(claim["verdict"], claim["why"], claim["seeds_needed"]))
         link = f"[{choice.recipe}](reproduction.md#{choice.recipe}){', transcribed' if summary['transcribed'] else ''}"
         lines.append(f"| {choice.situation} | {choice.baseline} | {helps} | {ours} | {cost} | {said} ({link}) |")
     return "\n".join(lines)

@@ -11,7 +11,7 @@ from copy import deepcopy
 import torch
 
 from reglet.diagnostics import gradient_norms
-from reglet.engine.watch import Scores, Trained
+from reglet.engine.monitor import Scores, Trained
 from reglet.method import Batch, Method, innermost
 from reglet.seeded import seeded
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from recipes.choices import choices
 from recipes.recipe import REPO, SUMMARIES
-from reglet.runs import Verdict, read_summary
+from reglet.runs import ClaimVerdict, read_summary
 from reglet.runs.verdict import WORDS, in_words
 
 Json = dict[str, Any]
@@ -96,7 +96,7 @@ def printed(claim: Json) -> str:
 
 
 def verdict(claim: Json) -> str:
-    said = in_words(Verdict(claim["verdict"], claim["why"], claim["seeds_needed"]))
+    said = in_words(ClaimVerdict(claim["verdict"], claim["why"], claim["seeds_needed"]))
     return f"{said}, beyond two cores" if beyond(claim) else said
 
 

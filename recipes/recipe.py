@@ -26,13 +26,13 @@ from recipes.health import RATE, above, inside, settled, twice
 from reglet import keep_freed_memory
 from reglet.runs import (
     Claim,
+    ClaimVerdict,
     Dose,
     Finished,
     Gate,
     Line,
     Run,
     Score,
-    Verdict,
     by_seed,
     compare,
     execute,
@@ -247,7 +247,7 @@ def show(summary: Scores, lines: Sequence[Line]) -> None:
     for gate in gates:
         print(f"gate {gate.name}: {gate.value:.4g}, {gate.rule} {gate.threshold:.4g}: {'yes' if gate.passed else 'NO'}")
     for line, claim in zip(lines, summary["claims"], strict=True):
-        verdict = Verdict(claim["verdict"], claim["why"], claim["seeds_needed"])
+        verdict = ClaimVerdict(claim["verdict"], claim["why"], claim["seeds_needed"])
         dose = "" if line.dose is None else f", share of the gradient {', '.join(f'{x:.3f}' for x in line.dose.share)}"
         print(f"{line.claim}: {_ours(line)}{dose}: {in_words(verdict)}")
 

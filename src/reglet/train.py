@@ -31,6 +31,7 @@ from reglet.engine.interrupt import Interrupt
 from reglet.engine.journal import Journal
 from reglet.engine.launch import first_then_all, launch, together
 from reglet.engine.metrics import read_metrics, read_scores
+from reglet.engine.monitor import AtEnd, Classifier, LabelFree, Monitor, OnlineKNN, accuracy
 from reglet.engine.optim import learning_rate
 from reglet.engine.plan import plan
 from reglet.engine.progress import Progress
@@ -38,7 +39,6 @@ from reglet.engine.rounds import Rounds
 from reglet.engine.run_folder import CHECKPOINT, METRICS, prepare, read_run, require_free
 from reglet.engine.settings import Settings
 from reglet.engine.state import State
-from reglet.engine.watch import AtEnd, Classifier, LabelFree, OnlineKNN, Watch, accuracy
 from reglet.export import CARD, ExportError, export, linear, load_weights, of_checkpoint
 from reglet.method import Method, innermost
 from reglet.probes.layer_decay import block_names
@@ -77,7 +77,7 @@ def fit(
     feed: Feed,
     settings: Settings,
     *,
-    watch: Sequence[Watch] = (),
+    watch: Sequence[Monitor] = (),
     about: Json | None = None,
     fabric: Fabric | None = None,
     shown: bool = True,
@@ -225,10 +225,10 @@ def run(config: Config, *, shown: bool = True) -> Result:
         return result
 
 
-def _watch(parts: Parts, config: Config) -> list[Watch]:
+def _watch(parts: Parts, config: Config) -> list[Monitor]:
     """A kNN during training where there are labels, and a classifier's accuracy at the end."""
     held = parts.test if parts.test is not None and parts.test.labels is not None else None
-    found: list[Watch] = []
+    found: list[Monitor] = []
     several = parts.images.labels is not None and len(parts.images.labels.unique()) > 1
     every = config.best_every if config.keep_best == "knn" else config.knn_every
     if every and several and held is not None:

@@ -12,8 +12,8 @@ from torch import Tensor
 
 from reglet.engine.best import BEST, Best, merit
 from reglet.engine.checkpoint import read
+from reglet.engine.monitor import LabelFree, Trained, Untrained
 from reglet.engine.settings import Settings
-from reglet.engine.watch import LabelFree, Trained, Untrained
 from reglet.train import fit
 
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from reglet.engine.checkpoint import read
 from reglet.engine.metrics import read_metrics
+from reglet.engine.monitor import OnlineKNN
 from reglet.engine.settings import Settings
-from reglet.engine.watch import OnlineKNN
 from reglet.train import fit
 
 COMMON = ("accelerator=cpu", "epochs=4", "batch=16")  # 24 steps

@@ -7,9 +7,9 @@ import pytest
 from tests.engine.toy import feed, images, toy
 
 from reglet.engine.metrics import read_metrics
+from reglet.engine.monitor import OnlineKNN
 from reglet.engine.run_folder import RunError
 from reglet.engine.settings import Settings
-from reglet.engine.watch import OnlineKNN
 from reglet.train import fit
 
 

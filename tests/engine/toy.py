@@ -13,8 +13,8 @@ from torch import Tensor, nn
 from reglet.data.memory import InMemory
 from reglet.engine.feed import ImageFeed, ViewPolicy
 from reglet.engine.metrics import Metrics
+from reglet.engine.monitor import AtCheckpoints, Trained
 from reglet.engine.settings import Settings
-from reglet.engine.watch import AtCheckpoints, Trained
 from reglet.losses import BarlowTwinsLoss, VISRegLoss
 from reglet.method import Batch, Method
 from reglet.train import fit

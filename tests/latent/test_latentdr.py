@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import reglet
 from reglet.latent import CrossEntropy, LatentDR, Mixup, RandomPool
-from reglet.latent.attention import Attention, Layer
+from reglet.latent.attention import Layer, SampleAttention
 from reglet.latent.classify import entropy
 from reglet.schedules import linear
 from reglet.tails import BCL, BalancedSoftmax
@@ -220,7 +220,7 @@ def test_full_width_is_torchs_transformer_layer(norm: Any) -> None:
 
 def test_weights_start_as_torchs() -> None:
     torch.manual_seed(0)
-    ours, torchs = Attention(64, inner=64, heads=4), nn.MultiheadAttention(64, 4)
+    ours, torchs = SampleAttention(64, inner=64, heads=4), nn.MultiheadAttention(64, 4)
     bound = torchs.in_proj_weight.abs().max()
     for weight in (ours.q.weight, ours.kv.weight):
         assert 0.98 * bound < weight.abs().max() < 1.02 * bound  # two maxima of thousands of uniform draws

@@ -18,7 +18,7 @@ from reglet.tasks.domains import TASK, leave_each_out
 from reglet.tasks.domains.config import RULES, DomainsConfig
 from reglet.tasks.domains.leave_each_out import choose, runs
 from reglet.tasks.domains.losses import NAMES
-from reglet.tasks.domains.task import Curve, DomainsTask, check
+from reglet.tasks.domains.task import CheckpointScores, DomainsTask, check
 from reglet.tasks.run import first_batch
 
 DOMAINS = ["ink", "paint", "photo"]
@@ -84,7 +84,7 @@ def test_table_and_json(data: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert report["average"]["mean"] == pytest.approx(sum(means) / 3)
 
 
-def scores(curve: Curve) -> dict[str, float]:
+def scores(curve: CheckpointScores) -> dict[str, float]:
     """As a run stores them."""
     found: dict[str, float] = {}
     for i, (validation, test, oracle) in enumerate(zip(*curve, strict=True), 1):
@@ -102,7 +102,7 @@ def test_finished_runs_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
 
     def spy(run: Run, images: Images, *, config: DomainsConfig) -> dict[str, float]:
         trained.append((run.fold, run.seed))
-        return scores(Curve([[0.5, 0.5]], [0.5], [0.5]))
+        return scores(CheckpointScores([[0.5, 0.5]], [0.5], [0.5]))
 
     of_colours(monkeypatch)
     monkeypatch.setattr(leave_each_out, "compute", spy)
@@ -122,8 +122,8 @@ def test_each_rule_reports_what_it_chose(tmp_path: Path, monkeypatch: pytest.Mon
     def made_up(run: Run, images: Images, *, config: DomainsConfig) -> dict[str, float]:
         lr = run.settings["lr"]
         if "," in run.fold:
-            return scores(Curve([[0.5]] * 2, [0.9 if lr == 0.2 else 0.2, 0.1], [0.0, 0.0]))
-        made = Curve(
+            return scores(CheckpointScores([[0.5]] * 2, [0.9 if lr == 0.2 else 0.2, 0.1], [0.0, 0.0]))
+        made = CheckpointScores(
             validation=[[0.5, 0.5], [0.9 if lr == 0.1 else 0.6, 0.7]],
             test=[lr, lr + 0.05],
             oracle=[1.0, 0.9 if lr == 0.3 else 0.3],  # the first checkpoint must not tempt it
@@ -150,7 +150,10 @@ def test_leave_one_domain_out_trains_without_every_pair() -> None:
 
 
 def test_held_out_scores_are_averaged_over_domains_at_each_checkpoint() -> None:
-    held = [[Curve([], [0.0, 0.8], []), Curve([], [0.6, 0.2], [])], [Curve([], [0.4, 0.4], [])] * 2]
+    held = [
+        [CheckpointScores([], [0.0, 0.8], []), CheckpointScores([], [0.6, 0.2], [])],
+        [CheckpointScores([], [0.4, 0.4], [])] * 2,
+    ]
     assert choose("leave_one_domain_out", [], held)[:2] == (0, 1)
 
 

@@ -14,8 +14,8 @@ import reglet.tasks
 from reglet.cli import main
 from reglet.engine.feed import TensorFeed
 from reglet.engine.guard import NonFiniteError
+from reglet.engine.monitor import AtEnd, Trained
 from reglet.engine.settings import option
-from reglet.engine.watch import AtEnd, Trained
 from reglet.method import Batch
 from reglet.tasks import named
 from reglet.tasks.batches import digest, shuffled

@@ -16,7 +16,7 @@ from reglet.attach.hooks import Hook, owners, recomputing, refuse_compiled
 from reglet.attach.link import Link, Stop, check_stop, links, places
 from reglet.attach.select import Where, matching
 from reglet.attach.tap import PerBlock, Tap
-from reglet.attach.teacher import Teacher
+from reglet.attach.teacher import FrozenTeacher
 from reglet.attach.tokens import Layout
 from reglet.types import BlockLoss, Scalar, Terms, total
 
@@ -96,7 +96,7 @@ def attach(
                 f"block {tap.name!r} already has an attachment named {name!r}: remove() that one, or give this one a "
                 "name="
             )
-    frozen = None if teacher is None else Teacher(teacher, taught)
+    frozen = None if teacher is None else FrozenTeacher(teacher, taught)
     fed = matching(model, inputs)[inputs] if frozen is not None else model
     attachment = Attachment(model, units, taps, loss, name=name, allow_unused=allow_unused, teacher=frozen, fed=fed)
     if example is not None:
@@ -142,7 +142,7 @@ class Attachment(nn.Module):
         *,
         name: str,
         allow_unused: bool,
-        teacher: Teacher | None = None,
+        teacher: FrozenTeacher | None = None,
         fed: nn.Module | None = None,
     ) -> None:
         super().__init__()

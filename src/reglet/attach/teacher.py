@@ -8,7 +8,7 @@ from torch import nn
 from reglet.attach.tap import Tap
 
 
-class Teacher:
+class FrozenTeacher:
     """Runs in eval mode and without gradients on what the model is given.  It is left as it was found.
 
     taps: of its blocks, which keep what they see while it runs here, and only then.

@@ -25,7 +25,7 @@ from reglet.runs.by_image import ByImage, Told, by_image, correct_images, statis
 from reglet.train import START
 
 Json = dict[str, Any]
-Verdict = Literal["better", "worse", "mixed", "cannot be told", "no labels"]
+Outcome = Literal["better", "worse", "mixed", "cannot be told", "no labels"]
 REPORT = "adapt.json"
 MOST = 5_000  # images of each part
 EXACT = 2_000  # training images up to which the linear probe is solved exactly; by SGD it overfits on so few
@@ -59,7 +59,7 @@ class Adapted:
     """
 
     rows: dict[str, Row]
-    verdict: Verdict
+    verdict: Outcome
     images: int
     which: str
 
@@ -101,7 +101,7 @@ def judge_adapted(run: Path, *, which: str = "last", most: int = MOST, accelerat
     return result
 
 
-def verdict_of(rows: dict[str, Row]) -> Verdict:
+def verdict_of(rows: dict[str, Row]) -> Outcome:
     """
     >>> verdict_of({})
     'no labels'

@@ -13,7 +13,7 @@ from reglet import check
 from reglet.precision import at_least_float32
 
 
-class Attention(nn.Module):
+class SampleAttention(nn.Module):
     """Every sample z_i looks at all samples of a context: the batch is the sequence.
 
         softmax(Q K^T / sqrt(d_k)) V W_o,    Q = z W_q,  K = c W_k,  V = c W_v
@@ -24,7 +24,7 @@ class Attention(nn.Module):
 
     Weights start as those of torch's MultiheadAttention.
 
-    >>> Attention(8, inner=4, heads=2)(torch.zeros(3, 8), torch.zeros(5, 8)).shape
+    >>> SampleAttention(8, inner=4, heads=2)(torch.zeros(3, 8), torch.zeros(5, 8)).shape
     torch.Size([3, 8])
     """
 

@@ -4,7 +4,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet import check
-from reglet.latent.attention import Attention, Layer
+from reglet.latent.attention import Layer, SampleAttention
 from reglet.latent.classify import (
     Criterion,
     Head,
@@ -44,7 +44,7 @@ class BatchFormer(nn.Module):
     ) -> None:
         super().__init__()
         self.dim, self.criterion = dim, checked_criterion(criterion)
-        attention = Attention(dim, inner=dim, heads=heads, dropout=dropout)
+        attention = SampleAttention(dim, inner=dim, heads=heads, dropout=dropout)
         self.layer = Layer(dim, attention, ff=dim if ff is None else ff, dropout=dropout)
 
     def transform(self, z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet import check
-from reglet.latent.attention import Attention, Layer, Norm
+from reglet.latent.attention import Layer, Norm, SampleAttention
 from reglet.latent.classify import (
     Criterion,
     Head,
@@ -99,8 +99,8 @@ class LatentDR(Scheduled, nn.Module):
         self.restored = checked_weight("restored", restored)
         self.dim, self.parts, self.classifier, self.criterion = dim, parts, classifier, checked_criterion(criterion)
 
-        def attention(exclude: bool) -> Attention:
-            return Attention(dim, inner=inner, heads=heads, dropout=dropout, exclude_self=exclude)
+        def attention(exclude: bool) -> SampleAttention:
+            return SampleAttention(dim, inner=inner, heads=heads, dropout=dropout, exclude_self=exclude)
 
         self.degradation: Layer | GaussianNoise | None = None
         if degrade == "gaussian":

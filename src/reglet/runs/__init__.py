@@ -31,7 +31,7 @@ from reglet.runs.table import compare as compare
 from reglet.runs.table import markdown as markdown
 from reglet.runs.table import table as table
 from reglet.runs.verdict import Claim as Claim
+from reglet.runs.verdict import ClaimVerdict as ClaimVerdict
 from reglet.runs.verdict import Gate as Gate
-from reglet.runs.verdict import Verdict as Verdict
 from reglet.runs.verdict import holm as holm
 from reglet.runs.verdict import judge as judge

@@ -23,6 +23,7 @@ from typing import Literal
 from reglet.runs.interval import LEVEL, Interval, seeds_needed
 
 Word = Literal["holds", "smaller", "excluded", "underpowered", "cannot show"]
+WORDS: tuple[Word, ...] = ("holds", "smaller", "excluded", "underpowered", "cannot show")
 SEEDS = 5  # the least that a verdict rests on
 
 
@@ -70,7 +71,7 @@ class Claim:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class ClaimVerdict:
     """why: the gates that failed.  seeds_needed: for 80 % power, where more would help; None if over 1,000.
 
     adjusted: the corrected p-values, of no effect and of the printed one (or of the edge of the margin).
@@ -86,7 +87,7 @@ class Verdict:
     adjusted: tuple[float, float] = (1.0, 1.0)
 
 
-def judge(claims: Sequence[Claim]) -> list[Verdict]:
+def judge(claims: Sequence[Claim]) -> list[ClaimVerdict]:
     """The verdicts of one table.
 
     >>> from reglet.runs import interval
@@ -99,20 +100,20 @@ def judge(claims: Sequence[Claim]) -> list[Verdict]:
     verdicts = []
     for claim in claims:
         if why := _failed(claim):
-            verdicts.append(Verdict("cannot show", why))
+            verdicts.append(ClaimVerdict("cannot show", why))
         elif claim.ours.n < SEEDS:
-            verdicts.append(Verdict("underpowered", seeds_needed=_needed(claim, len(claims))))
+            verdicts.append(ClaimVerdict("underpowered", seeds_needed=_needed(claim, len(claims))))
         else:
             zero, printed = next(corrected)
             word = _word(claim, zero <= LEVEL, printed <= LEVEL)
             needed = _needed(claim, len(able)) if word == "underpowered" else None
-            verdicts.append(Verdict(word, "", needed, (zero, printed)))
+            verdicts.append(ClaimVerdict(word, "", needed, (zero, printed)))
     return verdicts
 
 
-def judge_tables(claims: Sequence[Claim], tables: Sequence[str]) -> list[Verdict]:
+def judge_tables(claims: Sequence[Claim], tables: Sequence[str]) -> list[ClaimVerdict]:
     """The verdicts of several tables, each corrected for its own claims.  tables: that of each claim."""
-    verdicts: dict[int, Verdict] = {}
+    verdicts: dict[int, ClaimVerdict] = {}
     for name in dict.fromkeys(tables):
         mine = [i for i, table in enumerate(tables) if table == name]
         verdicts.update(zip(mine, judge([claims[i] for i in mine]), strict=True))
@@ -186,9 +187,9 @@ def _needed(claim: Claim, claims: int) -> int | None:
     return None if found is None else max(found, SEEDS)
 
 
-def in_words(verdict: Verdict) -> str:
+def in_words(verdict: ClaimVerdict) -> str:
     """
-    >>> in_words(Verdict("underpowered", seeds_needed=24))
+    >>> in_words(ClaimVerdict("underpowered", seeds_needed=24))
     'underpowered: 24 seeds needed'
     """
     if verdict.word == "cannot show":

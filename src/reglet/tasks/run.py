@@ -19,9 +19,9 @@ from reglet.engine.build import with_sim
 from reglet.engine.checkpoint import write
 from reglet.engine.feed import Feed, Place
 from reglet.engine.launch import launch, together
+from reglet.engine.monitor import Untrained
 from reglet.engine.run_folder import CONFIG, write_json
 from reglet.engine.settings import FREE
-from reglet.engine.watch import Untrained
 from reglet.export import versions
 from reglet.method import Batch, Method, innermost
 from reglet.runs import Finished, Run, execute, interval, paired

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from reglet.engine.feed import Feed
-from reglet.engine.watch import Watch
+from reglet.engine.monitor import Monitor
 from reglet.method import Method
 from reglet.tasks.config import TaskConfig
 
@@ -25,7 +25,7 @@ class Setup:
 
     method: Method
     feed: Feed
-    watch: list[Watch]
+    watch: list[Monitor]
     inside: str = "backbone"
     sim_blocks: list[str] = field(default_factory=list)
     channel_dim: int | None = None

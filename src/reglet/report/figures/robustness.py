@@ -2,7 +2,7 @@
 
 from reglet.report.figures.style import SOFT, Figure, Json, colour, dash, heat_map, layout, numbers, plain
 from reglet.report.gather.equivariance import Equivariance
-from reglet.report.gather.robustness import Robustness
+from reglet.report.gather.robustness import CorruptionTable
 
 
 def by_layer(found: Equivariance) -> Figure:
@@ -19,7 +19,7 @@ def by_layer(found: Equivariance) -> Figure:
     return heat_map(cells, height=100 + 40 * len(found.layers))
 
 
-def by_corruption(found: Robustness) -> Figure:
+def by_corruption(found: CorruptionTable) -> Figure:
     names = list(found.accuracy)
     rows = [found.accuracy[name] for name in names]
     cells = {
@@ -33,7 +33,7 @@ def by_corruption(found: Robustness) -> Figure:
     return heat_map(cells, height=100 + 24 * len(names))
 
 
-def by_severity(runs: dict[str, Robustness]) -> Figure:
+def by_severity(runs: dict[str, CorruptionTable]) -> Figure:
     """The mean over corruptions against severity, with the clean figure at 0."""
     data: list[Json] = []
     for i, (name, found) in enumerate(runs.items()):

@@ -23,8 +23,8 @@ SEVERITIES = (1, 3, 5)
 
 
 @dataclass(frozen=True)
-class Robustness:
-    """coarse: fewer images or severities than `reglet robust` takes."""
+class CorruptionTable:
+    """Accuracy under each corruption, by severity.  coarse: fewer images or severities than `reglet robust` takes."""
 
     images: int
     clean: float
@@ -38,7 +38,7 @@ class Robustness:
         return sum(every) / len(every)
 
 
-def robustness(run: Path, source: Source, x: Float[Tensor, "m d"], *, images: int) -> Robustness:
+def robustness(run: Path, source: Source, x: Float[Tensor, "m d"], *, images: int) -> CorruptionTable:
     """x: features of the training images, on which a linear classifier is fitted as `reglet robust` does."""
     stored, encoder = run / REPORT, run / ENCODER
     if stored.exists() and encoder.exists() and stored.stat().st_mtime >= encoder.stat().st_mtime:
@@ -55,12 +55,12 @@ def robustness(run: Path, source: Source, x: Float[Tensor, "m d"], *, images: in
     pictures = Part(source.test, few, name="some").batch(torch.arange(len(few)))
     found = measure(predict, pictures, y_test[few], severities=SEVERITIES)
     rows = {name: list(row) for name, row in found.accuracy.items()}
-    return Robustness(len(few), found.clean, list(SEVERITIES), rows, coarse=True)
+    return CorruptionTable(len(few), found.clean, list(SEVERITIES), rows, coarse=True)
 
 
-def read(stored: dict[str, object]) -> Robustness:
+def read(stored: dict[str, object]) -> CorruptionTable:
     """What `reglet robust` wrote."""
     images, inner = stored["images"], stored["corruptions"]
     if not isinstance(images, int) or not isinstance(inner, dict):
         raise ValueError(f"{REPORT} is not as reglet robust writes it")
-    return Robustness(images, inner["clean"], list(inner["severities"]), inner["accuracy"], coarse=False)
+    return CorruptionTable(images, inner["clean"], list(inner["severities"]), inner["accuracy"], coarse=False)

@@ -21,7 +21,7 @@ from reglet.report.gather.maps import Maps, maps
 from reglet.report.gather.missing import Missing, attempt
 from reglet.report.gather.probing import Probes, beside, probe
 from reglet.report.gather.repeat import Repeat, read_stored, repeat
-from reglet.report.gather.robustness import Robustness, robustness
+from reglet.report.gather.robustness import CorruptionTable, robustness
 from reglet.report.gather.source import Source, open_source
 from reglet.report.gather.training import Training, training
 
@@ -44,7 +44,7 @@ class RunData:
     geometry: Geometry | Missing
     maps: Maps | Missing
     equivariance: Equivariance | Missing
-    robustness: Robustness | Missing
+    robustness: CorruptionTable | Missing
 
 
 def gather(

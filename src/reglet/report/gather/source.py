@@ -15,8 +15,8 @@ from reglet.engine import checkpoint
 from reglet.engine.build import build_parts
 from reglet.engine.config import Config
 from reglet.engine.feed import ViewPolicy
+from reglet.engine.monitor import Classifier
 from reglet.engine.run_folder import CHECKPOINT, CONFIG, RunError, read_run
-from reglet.engine.watch import Classifier
 from reglet.evaluate.compute import Compute
 from reglet.evaluate.extract import extract
 from reglet.evaluate.labelled import split

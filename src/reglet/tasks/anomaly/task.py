@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import mse_loss
 
 from reglet.engine.feed import TensorFeed
-from reglet.engine.watch import AtEnd, Trained
+from reglet.engine.monitor import AtEnd, Trained
 from reglet.method import Batch
 from reglet.probes.metrics import multilabel_auroc
 from reglet.tasks.anomaly.config import NETWORKS, AnomalyConfig, Network

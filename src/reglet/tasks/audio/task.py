@@ -9,7 +9,7 @@ from torch import Tensor
 
 from reglet.engine.build import latent_loss, mixed
 from reglet.engine.feed import TensorFeed
-from reglet.engine.watch import AtEnd, Trained, class_logits
+from reglet.engine.monitor import AtEnd, Trained, class_logits
 from reglet.method import Batch
 from reglet.methods import Supervised
 from reglet.probes.metrics import accuracy, macro_f1

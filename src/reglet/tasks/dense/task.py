@@ -19,7 +19,7 @@ from reglet.attach import watch
 from reglet.backbones.protocol import Tokens, map_tokens
 from reglet.data.digits import masked_digits
 from reglet.engine.feed import TensorFeed
-from reglet.engine.watch import AtEnd, Trained
+from reglet.engine.monitor import AtEnd, Trained
 from reglet.export import load_encoder, preprocessing
 from reglet.method import Batch
 from reglet.methods.token_maps import as_tokens

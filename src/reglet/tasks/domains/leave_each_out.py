@@ -20,7 +20,7 @@ from reglet.export import versions
 from reglet.methods.domains import Choice, leave_one_domain_out, oracle, training_domain
 from reglet.runs import Finished, Run, execute
 from reglet.tasks.domains.config import DomainsConfig
-from reglet.tasks.domains.task import Curve, DomainsTask, check, curve
+from reglet.tasks.domains.task import CheckpointScores, DomainsTask, check, checkpoint_scores
 from reglet.tasks.run import REPORT, WITH, WITHOUT, arms, depends_on, describe, difference, of_arm, spread, train_one
 
 Json = dict[str, Any]
@@ -65,7 +65,7 @@ def leave_each_out(config: DomainsConfig) -> Json:
 
 def table(config: DomainsConfig, images: Images, finished: Sequence[Finished]) -> Json:
     """One row for each domain left out, and their average, of one arm."""
-    curves = {key_of(f.run): curve(f.scores, checkpoints=config.checkpoints) for f in finished}
+    curves = {key_of(f.run): checkpoint_scores(f.scores, checkpoints=config.checkpoints) for f in finished}
     tested, every = domains_tested(config, images), domains_of(images)
     seeds = list(range(config.seed, config.seed + config.seeds))
     rows = [_row(config, test, every, seeds, curves) for test in tested]
@@ -139,7 +139,7 @@ def in_words(finished: Finished) -> str:
     return f"seed {finished.run.seed}, without {left}, {finished.run.arm}{sim}: test {finished.scores[last]:.4f}"
 
 
-def choose(rule: str, curves: Sequence[Curve], held_out: Sequence[Sequence[Curve]]) -> Choice:
+def choose(rule: str, curves: Sequence[CheckpointScores], held_out: Sequence[Sequence[CheckpointScores]]) -> Choice:
     """curves: a run per learning rate.  held_out: for each rate the runs that left out a second domain."""
     if rule == "oracle":
         return oracle(torch.tensor([c.oracle for c in curves], dtype=torch.float64))
@@ -149,11 +149,13 @@ def choose(rule: str, curves: Sequence[Curve], held_out: Sequence[Sequence[Curve
     return leave_one_domain_out(torch.tensor(scores, dtype=torch.float64).transpose(1, 2))
 
 
-def _row(config: DomainsConfig, test: str, every: list[str], seeds: list[int], curves: dict[Key, Curve]) -> Json:
+def _row(
+    config: DomainsConfig, test: str, every: list[str], seeds: list[int], curves: dict[Key, CheckpointScores]
+) -> Json:
     accuracy, chosen = [], []
     for seed in seeds:
         mine = [curves[test, lr, seed] for lr in config.tried]
-        held: list[list[Curve]] = []
+        held: list[list[CheckpointScores]] = []
         if config.selection == "leave_one_domain_out":
             held = [[curves[f"{d},{test}", lr, seed] for d in every if d != test] for lr in config.tried]
         choice = choose(config.selection, mine, held)

@@ -15,7 +15,7 @@ from reglet.backbones.protocol import dim_of
 from reglet.data import Images, Part, load
 from reglet.engine.build import fitting_size, latent_loss, mixed
 from reglet.engine.feed import ImageFeed
-from reglet.engine.watch import AtCheckpoints, Scores, Trained, accuracy
+from reglet.engine.monitor import AtCheckpoints, Scores, Trained, accuracy
 from reglet.export import preprocessing
 from reglet.methods.domains import (
     Batches,
@@ -87,7 +87,7 @@ def scores(model: Trained, *, data: Images, split: Split, size: int) -> Scores:
     }
 
 
-class Curve(NamedTuple):
+class CheckpointScores(NamedTuple):
     """Accuracies at each checkpoint."""
 
     validation: list[list[float]]  # of each training domain
@@ -95,12 +95,12 @@ class Curve(NamedTuple):
     oracle: list[float]
 
 
-def curve(found: Scores, *, checkpoints: int) -> Curve:
+def checkpoint_scores(found: Scores, *, checkpoints: int) -> CheckpointScores:
     """What `scores` gave at every checkpoint."""
     at = range(1, checkpoints + 1)
     names = [key.rpartition("@")[0] for key in found if key.startswith("validation ") and key.endswith("@1")]
     validation = [[found[f"{name}@{i}"] for name in names] for i in at]
-    return Curve(validation, [found[f"test@{i}"] for i in at], [found[f"oracle@{i}"] for i in at])
+    return CheckpointScores(validation, [found[f"test@{i}"] for i in at], [found[f"oracle@{i}"] for i in at])
 
 
 def check(images: Images, *, selection: str, leave_out: str = "") -> list[str]:

@@ -9,8 +9,8 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from reglet.engine.feed import TensorFeed
+from reglet.engine.monitor import AtEnd, Trained
 from reglet.engine.order import WithReplacement
-from reglet.engine.watch import AtEnd, Trained
 from reglet.method import Batch, Method
 from reglet.networks.adapters import MetaAdapter, TipAdapter, TipAdapterF
 from reglet.precision import at_least_float32, no_autocast

@@ -8,8 +8,8 @@ import torch
 from torch import Tensor
 
 from reglet.engine.feed import TensorFeed
+from reglet.engine.monitor import AtEnd, Trained
 from reglet.engine.order import WithReplacement
-from reglet.engine.watch import AtEnd, Trained
 from reglet.method import Batch
 from reglet.networks.segmentation import build
 from reglet.tasks.batches import digest

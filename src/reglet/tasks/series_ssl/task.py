@@ -24,7 +24,7 @@ from reglet.diagnostics.ranks import rankme
 from reglet.engine.attachments import ONE_PLACE
 from reglet.engine.build_predictive import default_weight, of_all_ranks
 from reglet.engine.feed import TensorFeed
-from reglet.engine.watch import AtEnd, Trained
+from reglet.engine.monitor import AtEnd, Trained
 from reglet.losses.base import OnViews
 from reglet.losses.invariance import invariance
 from reglet.losses.smi import SMILoss

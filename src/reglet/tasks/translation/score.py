@@ -48,7 +48,7 @@ def _moments(x: Float[Tensor, "n d"]) -> tuple[Float[Tensor, " d"], Float[Tensor
     return x.mean(0), torch.atleast_2d(torch.cov(x.T))
 
 
-Encoder = Callable[[Tensor], Tensor]  # images in [-1, 1] -> features (n, d)
+FeaturesOf = Callable[[Tensor], Tensor]  # images in [-1, 1] -> features (n, d)
 
 
 def random_conv(channels: int) -> ConvNet:
@@ -60,7 +60,9 @@ def random_conv(channels: int) -> ConvNet:
 
 
 @torch.no_grad()
-def scores(translate: Callable[[Tensor], Tensor], data: TwoDomains, encoder: Encoder, *, name: str) -> dict[str, float]:
+def scores(
+    translate: Callable[[Tensor], Tensor], data: TwoDomains, encoder: FeaturesOf, *, name: str
+) -> dict[str, float]:
     """frechet_NAME: between translations of the test images of a, and the test images of b.  Lower is better.
 
     bridged: 1 - that distance over the one before translation; 1 is indistinguishable, 0 what copying gets.
@@ -73,7 +75,7 @@ def scores(translate: Callable[[Tensor], Tensor], data: TwoDomains, encoder: Enc
     return {"bridged": 1 - after / before, f"frechet_{name}": after, "content": content(made, data.a_test)}
 
 
-def see(x: Float[Tensor, "n c h w"], encoder: Encoder) -> Float[Tensor, "n d"]:
+def see(x: Float[Tensor, "n c h w"], encoder: FeaturesOf) -> Float[Tensor, "n d"]:
     return torch.cat([encoder(part) for part in x.split(100)])
 
 

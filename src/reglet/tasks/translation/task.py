@@ -9,9 +9,9 @@ import torch
 from torch import Tensor
 
 from reglet.engine.feed import TensorFeed
+from reglet.engine.monitor import AtEnd, Trained
 from reglet.engine.optim import SCHEDULES
 from reglet.engine.settings import option
-from reglet.engine.watch import AtEnd, Trained
 from reglet.export import load_encoder
 from reglet.method import Batch, Method
 from reglet.networks.translation import Generator, PatchDiscriminator, generator_small, patch_discriminator_small
@@ -20,7 +20,7 @@ from reglet.tasks.config import TaskConfig
 from reglet.tasks.task import Setup
 from reglet.tasks.translation.cut import CUT, Places
 from reglet.tasks.translation.data import TwoDomains, read
-from reglet.tasks.translation.score import Encoder, random_conv, scores
+from reglet.tasks.translation.score import FeaturesOf, random_conv, scores
 
 MODELS: dict[str, tuple[Callable[..., Generator], Callable[..., PatchDiscriminator]]] = {
     "cut-small": (generator_small, patch_discriminator_small),
@@ -113,7 +113,7 @@ def _translate(method: Method, x: Tensor) -> Tensor:
     return method.encode(x)
 
 
-def encoder_of(config: TranslationConfig, *, channels: int) -> tuple[Encoder, str]:
+def encoder_of(config: TranslationConfig, *, channels: int) -> tuple[FeaturesOf, str]:
     """Images in [-1, 1] -> features, and the name that the distance bears."""
     if not config.encoder:
         return random_conv(channels), RANDOM

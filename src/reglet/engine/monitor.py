@@ -61,7 +61,7 @@ class Untrained:
 
 
 @runtime_checkable
-class Watch(Protocol):
+class Monitor(Protocol):
     def due(self, done: int, *, steps: int, per_epoch: int) -> bool:
         """Whether to score after step `done` of `steps`."""
         ...
