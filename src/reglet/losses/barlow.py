@@ -4,9 +4,9 @@
     L = sum_i (C_ii - 1)^2 + weight sum_{i != j} C_ij^2
 
 `variant="official"` is the paper and its code.  solo-learn multiplies the whole by 0.025; lightly's weight is 0.005.
-On several ranks the authors sum C in place, which leaves 1/W of the gradient; with `gather` ours is the loss of the
+On several ranks the authors sum C in place, which leaves 1/W of the gradient.  With `gather`, ours is the loss of the
 whole batch, statistics included.  `variant="visreg"` is VISReg's comparison: unbiased std + 1e-6, neighbouring views
-only, and one view against itself where there is only one.  Beyond two views the loss is the mean over pairs.
+only, and a lone view is compared with itself.  With more than two views the loss is the mean over pairs.
 """
 
 from typing import Literal, get_args
@@ -49,7 +49,7 @@ def _mean_over_pairs(
     n = ranks.samples
     if variant == "official":
         diagonal, off = cross_moments(views, compared, m=n, ranks=ranks, eps=eps)
-    else:  # on several ranks, each does the whole of it
+    else:  # every rank computes the whole batch
         unbiased = [_unbiased(z) for z in whole(views, ranks)]
         diagonal, off = cross_moments(unbiased, compared, m=n, ranks=Ranks((n,)))
     on = F.mse_loss(diagonal, torch.ones_like(diagonal), reduction="sum")

@@ -1,4 +1,4 @@
-"""What every view loss does before its maths: views in any usual form -> checked, float32 at least, of all ranks."""
+"""What every view loss does before its maths: it takes views in any usual form, checks them, and gathers the ranks."""
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,10 +24,10 @@ class OnViews(Scheduled, nn.Module):
     Views come as `loss(z0, z1)`, as `loss(views)` with a (v, n, d) tensor or a list of (n, d) tensors, or as
     `loss(global_views=..., local_views=...)`; without local views, all views are global.
 
-    A loss says its maths in `compute`, for the whole batch; or in `compute_on_ranks`, where each rank does a part.
+    A loss has its maths in `compute`, for the whole batch, or in `compute_on_ranks`, where each rank does a part.
 
-    gather: the loss of the whole batch over all ranks; its value and, under DDP's averaging, its parameter gradient
-        equal those of one process.  Otherwise each rank has the loss of its own samples.
+    gather: take the loss of the whole batch over all ranks.  Its value equals that of one process, and under DDP's
+        averaging so does its parameter gradient.  Otherwise each rank has the loss of its own samples.
     group: the process group whose samples are gathered; all ranks if not given.
     check_finite: raise, naming the view, when an embedding is NaN or infinite.  Costs a device synchronisation.
     """
@@ -35,7 +35,7 @@ class OnViews(Scheduled, nn.Module):
     least_views: int = 2
     least_samples: ClassVar[int] = 2
     least_features: ClassVar[int] = 1
-    weighs: ClassVar[Mapping[str, str]] = {}  # the term that a weight multiplies, where `governed` would say another
+    weighs: ClassVar[Mapping[str, str]] = {}  # weight -> the term it multiplies, where `governed` would guess wrong
 
     def __init__(self, *, gather: bool = False, group: Group = None, check_finite: bool = False) -> None:
         super().__init__()
@@ -65,20 +65,20 @@ class OnViews(Scheduled, nn.Module):
             terms = compute(z, n_global, ranks)
             if outside is not None:
                 terms = dict(zip(terms, outside.leave(*terms.values()), strict=True))
-            if ranks.size == 1:  # of several, one alone must not raise
+            if ranks.size == 1:  # one rank of several must not raise alone
                 no_overflow(type(self).__name__, terms, *z)
             return terms
 
     def now(self, name: str) -> float:
-        """What the weight `name` is at this step; 1 for a share of the gradient, which is kept after the maths."""
+        """The weight `name` at this step.  A share of the gradient counts as 1 here; it is applied after the maths."""
         return 1.0 if isinstance(getattr(self, name), Share) else super().now(name)
 
     def shares(self) -> dict[str, Share]:
-        """Weights that are shares of the gradient, by name."""
+        """The weights that are shares of the gradient, by name."""
         return {name: weight for name, weight in vars(self).items() if isinstance(weight, Share)}
 
     def governed(self, weight: str, terms: Terms) -> list[str]:
-        """The terms that a weight multiplies: the one of its name, or all but the invariance."""
+        """The terms that a weight multiplies: the term of the same name, or else all but the invariance."""
         weight = self.weighs.get(weight, weight)
         return [weight] if weight in terms else [name for name in terms if name not in INVARIANCE]
 
@@ -101,7 +101,7 @@ class OnViews(Scheduled, nn.Module):
         return {name: of[name].to(term.dtype) * term if name in of else term for name, term in terms.items()}
 
     def compute_on_ranks(self, z: Tensor | list[Tensor], n_global: int, ranks: Ranks) -> Terms:
-        """The terms of the whole batch, of which `z` is this rank's part; the same on every rank."""
+        """The terms of the whole batch, the same on every rank.  `z` is this rank's part of the batch."""
         stacked = z if isinstance(z, Tensor) else torch.stack(z)
         return self.compute(concat_over_ranks(stacked, 1, ranks=ranks), n_global)
 
@@ -110,7 +110,7 @@ class OnViews(Scheduled, nn.Module):
         raise NotImplementedError(f"{type(self).__name__} has neither compute nor compute_on_ranks")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> "OnViews":
-        """A copy speaks to the same processes: a process group cannot be copied."""
+        """The copy keeps the same process group, which cannot be copied."""
         memo[id(self.group)] = self.group
         copied = type(self).__new__(type(self))
         memo[id(self)] = copied
@@ -150,7 +150,7 @@ class OnViews(Scheduled, nn.Module):
 
 
 def checked(name: str, *views: Views) -> Tensor | list[Tensor]:
-    """(n, d) tensors one by one or in a sequence -> a list of them; or one tensor (v, n, d), as it is."""
+    """A list of (n, d) tensors, given one by one or as a sequence.  One tensor (v, n, d) stays as it is."""
     given = views[0] if len(views) == 1 and not isinstance(views[0], Tensor) else views
     allowed = (2, 3) if len(given) == 1 else (2,)
     every: list[Tensor] = []
@@ -171,7 +171,7 @@ def checked(name: str, *views: Views) -> Tensor | list[Tensor]:
 
 
 def separate(z: Tensor | list[Tensor]) -> list[Tensor]:
-    """One (n, d) tensor a view.  By unbind, whose gradient is one stack; that of z[i] is as large as all views."""
+    """One (n, d) tensor for each view.  The gradient of unbind is one stack; that of each z[i] is as large as z."""
     return list(z.unbind()) if isinstance(z, Tensor) else z
 
 
@@ -188,5 +188,5 @@ def require_finite(z: Iterable[Float[Tensor, "n d"]]) -> None:
 
 
 def pairs(v: int, n_global: int) -> Iterator[tuple[int, int]]:
-    """The pairs of views that are compared: all that contain a global view, each once."""
+    """The pairs of views that are compared: each pair with a global view, once."""
     return ((i, j) for i in range(n_global) for j in range(i + 1, v))

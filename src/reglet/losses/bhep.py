@@ -1,16 +1,16 @@
-"""BHEP: a kernel's distance to the standard normal, without slices.  Henze and Wagner 1997, J. Multiv. Anal. 62.
+"""BHEP: the distance to the standard normal by a kernel, without slices.  Henze and Wagner 1997, J. Multiv. Anal. 62.
 
 The statistic of Baringhaus, Henze, Epps and Pulley, as in the manual of R's `mnt`, divided by n:
 
     T = 1/n^2 sum_ij exp(-b^2 |z_i - z_j|^2 / 2) - 2 (1 + b^2)^(-d/2) 1/n sum_i exp(-b^2 |z_i|^2 / (2 (1 + b^2)))
         + (1 + 2 b^2)^(-d/2)
 
-The test takes standardized samples.  Here they are taken as they are, because mean and covariance should become those
-of the normal too.  T is SIGReg's integral over the whole space instead of slices, with weight N(0, b^2 I).  It is also
-the squared maximum mean discrepancy to N(0, I) for a Gaussian kernel of width 1 / b.  It is computed in float64: near
-the normal, large terms cancel.
+The test standardizes the samples first.  Here they are not standardized, because mean and covariance should become
+normal, too.  T is SIGReg's integral over the whole space instead of slices, with weight N(0, b^2 I).  It is also the
+squared maximum mean discrepancy to N(0, I) for a Gaussian kernel of width 1 / b.  It is computed in float64, because
+large terms cancel near the normal.
 
-b = 1 / sqrt(d) if not given: at mnt's b = 1 the kernel of 128 features is 0 for every pair of samples.
+b = 1 / sqrt(d) if not given: at mnt's b = 1 and 128 features the kernel is 0 for every pair of samples.
 """
 
 import math
@@ -28,7 +28,7 @@ from reglet.types import Scalar, Terms
 
 
 def _apart(z: Float[Tensor, "n d"]) -> Float[Tensor, "n n"]:
-    """|z_i - z_j|^2 of centred rows, so that it keeps its digits."""
+    """|z_i - z_j|^2, from centred rows to keep its digits."""
     zc = z - z.mean(dim=0)
     lengths = zc.square().sum(dim=1)
     apart = (lengths[:, None] + lengths[None] - 2 * product(zc, zc.T)).clamp_min(0)

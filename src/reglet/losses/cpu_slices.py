@@ -1,9 +1,9 @@
 """Sliced losses on the CPU, with threads of our own and a vectorised sort.  Measured gain: docs/speed.md, "losses".
 
-Nothing here changes a formula, and no other device meets it.  What is gained, and how:
+The formulas stay the same, and other devices do not use this file.  Where the speed comes from:
 
-- Threads of our own.  torch gives one operation to all threads, waits, and gives them the next; but drawing and sorting
-  run on one thread.  Slices do not need one another, so here each thread takes its slices through all operations.
+- Threads of our own.  torch splits each operation over its threads and waits, but draws and sorts on one thread.
+  Slices are independent, so here each thread takes its own slices through all operations.
 - A vectorised sort.  numpy sorts 64-bit numbers 20 to 50 times faster than torch sorts with indices.
 - Ten times fewer sines and cosines for SIGReg, by angle addition.
 - The gradient overwrites the projections, in pieces that stay in the cache.
@@ -31,18 +31,18 @@ from reglet.threads import single_threads
 
 T = TypeVar("T")
 
-MOST = 16  # threads: Python starts the operations of all of them, one at a time
-WORTHWHILE = 1 << 18  # projections: with fewer, threads are waited for longer than they work
-CHUNK = 1 << 17  # projections that one matrix product makes, but at least a block of directions
-PIECE = 1 << 15  # projections that a loss works on at a time: SIGReg then has two megabytes of scratch for a thread
+MOST = 16  # threads: more do not help, because Python starts their operations one at a time
+WORTHWHILE = 1 << 18  # projections: with fewer, waiting for threads costs more than they save
+CHUNK = 1 << 17  # projections of one matrix product, but at least a block of directions
+PIECE = 1 << 15  # projections that a loss works on at a time: SIGReg then needs 2 MB of scratch for each thread
 
 
 @runtime_checkable
 class Kernel(Protocol):
     """A one-dimensional loss on pieces of shape (k, v, n), with its own scratch memory.
 
-    A call takes `scale` times the projections.  It gives the sum of the loss over the k slices, and overwrites the
-    projections with the gradient, up to `factor`.
+    A call takes `scale` times the projections.  It returns the sum of the loss over the k slices, and overwrites the
+    projections with the gradient divided by `factor`.
     """
 
     scale: float
@@ -52,7 +52,7 @@ class Kernel(Protocol):
 
 
 def serves(z: Tensor, loss: object) -> bool:
-    """Whether this file computes the loss.  Not where something watches this thread's operations: a FLOP counter."""
+    """Whether this file computes the loss.  Not under a mode that watches operations, such as a FLOP counter."""
     return z.device.type == "cpu" and type(loss) in KERNELS and torch._C._len_torch_dispatch_stack() == 0
 
 
@@ -67,8 +67,8 @@ def value_and_gradient(z: Float[Tensor, "v n d"], directions: Directions, loss: 
 def _of_one_thread(
     z: Float[Tensor, "v n d"], directions: Directions, loss: object, own: int, of: int
 ) -> tuple[Tensor, Float[Tensor, "vn d"]]:
-    """The slices of one thread.  Views are made once, before the loop: threads wait for one another at each call of
-    torch, even at one that makes a view, because each takes Python's lock."""
+    """The slices of one thread.  Views are made once, before the loop: every call of torch, even one that makes a view,
+    needs Python's lock, for which threads wait."""
     v, n, d = z.shape
     rows = z.reshape(v * n, d)
     columns = rows.T
@@ -103,7 +103,7 @@ def _pieces(loss: object, p: Float[Tensor, "k v n"], size: int) -> list[tuple[Ke
 class _ToQuantiles:
     """sum_k mean_{v,i} (p_(i) - q_i)^2, with gradient 2 (p_i - q_rank(i)) / (v n).
 
-    Rather than sort the projections, send each quantile to the sample of its rank: one scatter serves both.
+    The projections are not sorted.  One scatter sends each quantile to the sample of its rank.
     """
 
     scale = 1.0
@@ -119,19 +119,19 @@ class _ToQuantiles:
 
 
 def _order(like: Float[Tensor, "k v n"]) -> Callable[[Tensor], Tensor]:
-    """argsort along the last axis, in any order among equals."""
+    """argsort along the last axis.  Equal values come in any order."""
     if like.dtype == torch.float32:
         return _TaggedSort(like)
     return lambda p: torch.from_numpy(np.argsort(p.numpy(), axis=-1))
 
 
 class _TaggedSort:
-    """argsort of float32 by one sort of 64-bit keys, whose upper part is the value and whose lower 30 bits the index.
+    """argsort of float32 by one sort of 64-bit keys: the value above, the index in the lower 30 bits.
 
-    The keys are the bits of the float32, shifted to the left.  Read as float64, they have the order of the values,
-    because both formats are sign, exponent, fraction.  The shift copies the sign into bits 62 and 61 as well.  Flipping
-    bit 61 then makes the exponent 0x200 to 0x3FF for positive and 0x400 to 0x5FF for negative values.  So no key is a
-    denormal, infinity or NaN of float64, whatever the value was: nothing is flushed, and no index is lost.
+    A key is the bits of the float32, shifted to the left.  Read as float64, keys have the order of the values, because
+    both formats are sign, exponent, fraction.  The shift copies the sign into bits 62 and 61 as well.  Flipping bit 61
+    then makes the exponent 0x200 to 0x3FF for positive and 0x400 to 0x5FF for negative values.  So no key is a
+    denormal, infinity or NaN of float64: no key is flushed to zero, and no index is lost.
     """
 
     SHIFT = 30
@@ -153,16 +153,16 @@ class _TaggedSort:
 class _EppsPulley:
     """sum_k mean_v T(p_kv) and its gradient.
 
-    The knots are equidistant, so with x = dt p all that is needed is cos(k x) and sin(k x) for k = 0..16.  Write
-    k = m a + b with |b| <= h and m = 2h + 1; then by angle addition
+    The knots are equidistant, so with x = dt p we need cos(k x) and sin(k x) for k = 0..16.  Write k = m a + b with
+    |b| <= h and m = 2h + 1.  By angle addition
 
         cos(k x) = cos(m a x) cos(b x) - sin(m a x) sin(b x)          (and the same for the sine)
 
-    A sum over samples of such products is an entry of the small matrix U V^T, where the rows of V are 1 and the cosines
-    and sines of x, ..., h x, those of U 1 and the cosines and sines of m x, 2m x, ...
+    The sum of such products over samples is an entry of the small matrix U V^T.  The rows of V are 1 and the cosines
+    and sines of x, ..., h x.  The rows of U are 1 and the cosines and sines of m x, 2m x, ...
 
-    For 17 knots, U has 5 rows and V has 7: four transcendentals per element instead of 34.  The gradient, a
-    trigonometric polynomial in x, comes back through the same two factors.
+    For 17 knots, U has 5 rows and V has 7: four transcendentals per element instead of 34.  The gradient is a
+    trigonometric polynomial in x, and is computed from the same U and V.
     """
 
     factor = 1.0
@@ -198,7 +198,7 @@ class _EppsPulley:
 
 
 def _harmonics(x: Float[Tensor, "r n"], rows: Float[Tensor, "m r n"], zero: Tensor) -> None:
-    """cos x, sin x, -cos 2x, -sin 2x, -cos 3x, -sin 3x, cos 4x, ... into the rows after the first, which is 1.
+    """Fills the rows after the first, which is 1, with cos x, sin x, -cos 2x, -sin 2x, -cos 3x, -sin 3x, cos 4x, ...
 
     One pass each, by cos(jx) = 2 cos(x) cos((j-1)x) - cos((j-2)x) and the same for the sine.  The signs save a pass.
     """
@@ -213,7 +213,7 @@ def _harmonics(x: Float[Tensor, "r n"], rows: Float[Tensor, "m r n"], zero: Tens
 
 
 def _signs(most: int) -> np.ndarray:
-    """Of the rows that `_harmonics` fills."""
+    """The signs of the rows that `_harmonics` fills."""
     return np.array([1, 1, 1, *([-1] * 4 + [1] * 4) * most])[: 2 * most + 1]
 
 
@@ -231,9 +231,9 @@ class Knots:
 
 @lru_cache(maxsize=16)
 def _constants(loss: EppsPulley) -> tuple[int, int, np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
-    """As arrays of numpy: a tensor that was made under FakeTensorMode would be fake for good."""
+    """As arrays of numpy: a tensor made under FakeTensorMode would stay fake."""
     t, phi, weight = np.array(list(loss.constants())).T
-    fine = math.ceil(((loss.knots - 1) / 4) ** 0.5 + 0.5)  # V is larger than U, which the gradient passes once more
+    fine = math.ceil(((loss.knots - 1) / 4) ** 0.5 + 0.5)  # V is larger than U: the gradient needs another pass over U
     m = 2 * fine + 1
     coarse = max(1, -(-(loss.knots - 1 - fine) // m))
     harmonics = np.zeros((2 * coarse + 1, 2 * fine + 1, 2, loss.knots))  # rows: 1, cos, sin, cos 2., sin 2., ...
@@ -274,16 +274,16 @@ def on_threads(work: Callable[[int, int], T], of: int) -> list[T]:
     """[work(0, of), ..., work(of - 1, of)], without gradient."""
     if of == 1:
         return [work(0, 1)]
-    # Neither grad mode nor autocast of this thread reaches another.  There, autocast is off.
+    # Other threads do not inherit this thread's grad mode or autocast; their autocast is off.
     return list(_pool(of).map(torch.no_grad()(work), range(of), [of] * of))
 
 
 @lru_cache(maxsize=4)
 def _pool(count: int) -> ThreadPoolExecutor:
-    """Where there are as many threads as CPUs, each gets one of its own.
+    """Where there are as many threads as CPUs, each thread is bound to one.
 
-    Linux puts a thread that is woken beside the one that woke it, and these wake each other with Python's lock.  Two of
-    them waited a fifth of the time for one CPU while another was idle.
+    These threads wake each other with Python's lock, and Linux puts a woken thread on the CPU of the one that woke it.
+    Unbound, two threads waited a fifth of the time for one CPU while another was idle.
     """
     pool = single_threads(count)
     cpus = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else set()
@@ -292,7 +292,7 @@ def _pool(count: int) -> ThreadPoolExecutor:
 
         def settle(cpu: int) -> None:
             together.wait()  # so that no thread takes two
-            with suppress(OSError):  # a sandbox may forbid it; then threads wait for one another more often
+            with suppress(OSError):  # a sandbox may forbid it
                 os.sched_setaffinity(0, {cpu})
 
         list(pool.map(settle, cpus))

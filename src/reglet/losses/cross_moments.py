@@ -1,20 +1,20 @@
-"""Diagonal and off-diagonal energy of C = A^T B / m: all that VICReg and Barlow Twins want of it.
+"""Diagonal and off-diagonal energy of C = A^T B / m, which is all that VICReg and Barlow Twins need.
+
+    c_j = C_jj,      e = sum_{i != j} C_ij^2, its mean over the pairs of views
 
 A and B are two views, centred over the samples.  m = n - 1 makes C a covariance.  For Barlow Twins, m = n and the
 columns are divided by sqrt(variance + eps).  There are two exact ways, and the cheaper one is taken:
 
-    c_j = C_jj,      e = sum_{i != j} C_ij^2, its mean over the pairs of views
-
     direct   A^T B,  its squares without the diagonal           O(n d^2), and a d x d matrix
     Gram     |A^T B|_F^2 = <A A^T, B B^T>,  minus |c|^2         O(n^2 d), and an n x n matrix a view
 
-The Gram form subtracts two large numbers.  With rank at most n, at least the fraction 1 - n/d of the energy lies off
-the diagonal when the columns are of one size, so for 2n <= d float32 keeps its digits.  When some column dominates,
-that fraction can still vanish; then the CPU takes the same sums in float64.  Other devices do not: to look at the
-fraction would be to wait for them.
+The Gram form subtracts two large numbers.  The rank is at most n.  So if the columns have similar sizes, at least the
+fraction 1 - n/d of the energy lies off the diagonal, and for 2n <= d float32 keeps its digits.  If a few columns
+dominate, that fraction can vanish.  The CPU then computes the sums in float64.  Other devices do not, because reading
+the fraction would mean waiting for them.
 
-The gradient is written by hand.  It needs one product for each view where autograd takes two for each pair, and hardly
-any extra pass for batch norm.  On several ranks, each takes the products of its own samples.
+The gradient is written by hand.  It needs one product for each view, where autograd needs two for each pair, and almost
+no extra pass for batch norm.  On several ranks, each computes the products of its own samples.
 """
 
 from collections.abc import Sequence
@@ -32,9 +32,9 @@ from reglet.losses.shortcut import plain, whole
 from reglet.precision import no_autocast
 from reglet.types import Scalar
 
-SAFE_FRACTION = 1e-2  # of the energy off the diagonal: float32 then leaves five digits
-SMALL = 1 << 22  # n d^2 up to which a d x d matrix is quicker than the many small steps of the Gram form
-FEW = 1 << 14  # numbers of a view up to which the steps of batch norm are quicker than the call that does them all
+SAFE_FRACTION = 1e-2  # of the energy lies off the diagonal: float32 then leaves five digits
+SMALL = 1 << 22  # n d^2 up to which a d x d matrix is faster than the many small steps of the Gram form
+FEW = 1 << 14  # numbers of a view up to which the single steps of batch norm are faster than one call for all
 Pairs = Sequence[tuple[int, int]]
 
 
@@ -74,7 +74,7 @@ def _gram_pays(n: int, d: int) -> bool:
 
 
 class _Columns(NamedTuple):
-    """A view, centred over all ranks and divided by its deviation where that is wanted."""
+    """A view, centred over all ranks and, if eps is given, divided by its deviation."""
 
     own: Float[Tensor, "n d"]
     scale: Float[Tensor, " d"] | None  # 1 / sqrt(variance + eps)
@@ -157,7 +157,7 @@ def _batch_norm(z: Float[Tensor, "n d"], eps: float) -> _Columns:
 def _direct(
     own: Sequence[Tensor], pairs: Pairs, ranks: Ranks
 ) -> tuple[Tensor, Tensor, Sequence[Tensor], Sequence[Tensor]]:
-    """c, the sum of e over the pairs, and for the gradient A^T B of every pair."""
+    """c, the sum of e over the pairs, and A^T B of every pair, which the gradient needs."""
     C = [own[i].T @ own[j] for i, j in pairs]
     if ranks.size > 1:
         C = list(ranks.sum(torch.stack(C)))
@@ -179,9 +179,9 @@ def _direct_gradient(
     pairs: Pairs,
     ranks: Ranks,
 ) -> list[Tensor]:
-    """dA = B E^T and dB = A E, where E = de C + diag dc; and from it the gradient of batch norm, s (dA - A mean(dA A)).
+    """dA = B E^T and dB = A E, where E = de C + diag dc.  The gradient through batch norm is s (dA - A mean(dA A)).
 
-    mean(dA) is 0, because dA is a combination of centred columns.  n mean(dA A) is known from E and C.
+    mean(dA) is 0, because dA combines centred columns.  n mean(dA A) follows from E and C.
     """
     grads: list[Tensor | None] = [None] * len(own)
     along: list[Tensor | None] = [None] * len(own)
@@ -207,7 +207,7 @@ def _direct_gradient(
 def _gram(
     own: Sequence[Tensor], pairs: Pairs, ranks: Ranks
 ) -> tuple[Tensor, Tensor, Sequence[Tensor], Sequence[Tensor]]:
-    """c, the sum of e over the pairs, and for the gradient this rank's rows of A A^T of every view; and on several
+    """c, the sum of e over the pairs, and for the gradient: this rank's rows of A A^T of every view, and on several
     ranks the whole views."""
     every = list(ranks.concat(torch.stack(list(own)), dim=1)) if ranks.size > 1 else list(own)
     G, c, energy, off = _gram_sums(own, every, pairs, ranks)
@@ -240,9 +240,9 @@ def _gram_gradient(
     pairs: Pairs,
     ranks: Ranks,
 ) -> list[Tensor]:
-    """dA = de (B B^T A - B diag c) + B diag dc; and the gradient of batch norm from it, as above."""
+    """dA = de (B B^T A - B diag c) + B diag dc.  The gradient through batch norm follows as in `_direct_gradient`."""
     kind = G[0].dtype
-    mixed: list[Tensor | None] = [None] * len(own)  # of each view: the sum over its partners of de B B^T
+    mixed: list[Tensor | None] = [None] * len(own)  # for each view, the sum of de B B^T over its partners
     for i, j in pairs:
         for to, other in ((i, j), (j, i)):
             before = mixed[to]

@@ -2,7 +2,7 @@
 
     L = NTXent(z[:, :dims], z'[:, :dims])
 
-Only these features get a gradient of the loss; the others learn through the network that all of them share.
+Only these features get a gradient from the loss.  The others learn because all features share the network.
 """
 
 from torch import Tensor
@@ -15,7 +15,7 @@ from reglet.types import Terms
 
 
 class DirectCLRLoss(OnViews):
-    """dims: how many features; lightly's loss_dim.  All, where there are no more.
+    """dims: the number of features, lightly's loss_dim.  A smaller embedding is taken whole.
 
     >>> import torch
     >>> z = torch.randn(2, 8, 16)

@@ -3,8 +3,8 @@
     R(Z) = 1/2 log det(I + d / (n eps) Z^T Z)                rows of length 1
     L    = -mean_v R(Z_v) - weight mean_{v,i} cos(z_vi, mean_v z_vi)
 
-The paper has eps^2; the authors' code, and so this file, has eps = 0.2 in its place.  lightly 1.6 adds +R, so that
-minimising it contracts the embeddings, and does not normalise (`normalize=False`).
+The paper has eps^2 in place of eps.  The authors' code has eps = 0.2, and so has this file.  lightly 1.6 adds +R, so
+minimising it contracts the embeddings; and it does not normalise (`normalize=False`).
 
 det(I + a Z^T Z) = det(I + a Z Z^T), so the smaller matrix is factored.
 """

@@ -1,8 +1,8 @@
-"""The Epps-Pulley test of normality in one dimension: the distance of characteristic functions.
+"""The Epps-Pulley test of normality in one dimension: the distance between characteristic functions.
 
 T(x) = n sum_k c_k phi_k [ (mean_i cos(t_k x_i) - phi_k)^2 + (mean_i sin(t_k x_i))^2 ]
 t_k  = k dt,  k = 0..knots - 1,  dt = t_max / (knots - 1);    phi_k = exp(-t_k^2/2)
-c_k  = 2 dt, but dt at both ends: the trapezoid rule on [-t_max, t_max], folded at 0
+c_k  = 2 dt, and dt at both ends: the trapezoid rule on [-t_max, t_max], folded at 0
 """
 
 import math

@@ -1,4 +1,4 @@
-"""What the public functions of this room do around their maths, as `OnViews` does for the losses."""
+"""What the public functions of this room do around their maths.  `OnViews` does the same for the losses."""
 
 from collections.abc import Callable
 from functools import wraps
@@ -14,10 +14,10 @@ F = TypeVar("F", bound=Callable[..., Tensor | tuple[Tensor, Tensor]])
 
 
 def formula(*axes: str) -> Callable[[F], F]:
-    """Tensors must fit the letters of their axes, and n is at least 2.  They are computed in float32 at least.
-    A value that overflows is refused.
+    """A decorator.  It checks the axes of each tensor and that n is at least 2, computes in float32 at least, and
+    refuses a value that overflows.
 
-    axes: of each tensor; those of `*views` are all alike.
+    axes: the axes of each tensor, such as "n d"; one entry serves all of `*views`.
     """
 
     def around(function: F) -> F:

@@ -1,10 +1,12 @@
-"""FroSSL: small Frobenius norm of normalised covariance.  Skean et al., ECCV 2024, arXiv:2310.02903; as in lightly.
+"""FroSSL: a small Frobenius norm of the normalised covariance.  Skean et al., ECCV 2024, arXiv:2310.02903; as in
+lightly.
 
     Z_v with columns of length 1
     L = sum_v log |Z_v^T Z_v / tr|_F^2  +  weight sum_v V/n |Z_v - Zbar|^2        Zbar = mean_v Z_v
 
-tr = d, because the columns have length 1.  log |.|_F^2 is minus the collision entropy of the spectrum: its minimum
-log 1/min(n, d) is an even one.  |Z^T Z|_F = |Z Z^T|_F, so the smaller of the two is computed.  Columns are not centred.
+tr = d, because the columns have length 1.  log |.|_F^2 is minus the collision entropy of the spectrum.  Its minimum,
+log 1/min(n, d), is reached when all eigenvalues are equal.  |Z^T Z|_F = |Z Z^T|_F, so the smaller matrix is computed.
+Columns are not centred.
 """
 
 from collections.abc import Mapping
@@ -24,7 +26,7 @@ from reglet.types import Scalar, Terms
 
 
 def _unit_columns(z: Float[Tensor, "v n d"]) -> Float[Tensor, "v n d"]:
-    """In float64 for a few samples, whose loss is the small rest of large terms."""
+    """In float64 for few samples, where large terms of the loss cancel."""
     return unit(in_float64(z) if z.shape[1] < 8 else z, dim=1)
 
 

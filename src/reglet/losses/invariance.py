@@ -1,4 +1,4 @@
-"""Views of one sample, together: the half of VISReg, SWD and LeJEPA that is not the regularizer."""
+"""The invariance term, which draws the views of a sample together: the other half of VISReg, SWD and LeJEPA."""
 
 import inspect
 from collections.abc import Callable
@@ -22,8 +22,8 @@ Init = TypeVar("Init", bound=Callable[..., None])
 def invariance(z: Float[Tensor, "v n d"], n_global: int) -> Scalar:
     """L_inv = mean_{v,i,j} (z_vij - mean_{g global} z_gij)^2.
 
-    Every view, global or local, to the centre of the global ones.  The gradient flows through the centre, and the mean
-    is over v, n and d, as in VISReg's code (its paper sums over d).
+    Every view, global or local, is drawn to the centre of the global ones.  The gradient flows through the centre.  The
+    mean is over v, n and d, as in VISReg's code (its paper sums over d).
     """
 
     def formula(z: Tensor) -> Tensor:
@@ -33,7 +33,7 @@ def invariance(z: Float[Tensor, "v n d"], n_global: int) -> Scalar:
         gap = z - z[:n_global].mean(dim=0)
         flat = gap.reshape(-1)
         value = torch.dot(flat, flat) / z.numel()
-        if n_global < len(z):  # otherwise the gaps of all views add up to 0, and nothing flows through the centre
+        if n_global < len(z):  # else the gaps add up to 0, and no gradient flows through the centre
             gap[:n_global] -= gap.sum(dim=0) / n_global
         return value, [gap.mul_(2 / z.numel())]
 
@@ -41,8 +41,9 @@ def invariance(z: Float[Tensor, "v n d"], n_global: int) -> Scalar:
 
 
 class WithInvariance(OnViews):
-    """L = lam * regularizer + (1 - lam) * invariance.  lam may be a schedule, or the share of the gradient
-    that the regularizer has, as lam="share:0.3".
+    """L = lam * regularizer + (1 - lam) * invariance.
+
+    lam: a number, a schedule, or the regularizer's share of the gradient, as lam="share:0.3".
 
     >>> from reglet import SIGReg
     >>> list(WithInvariance(SIGReg(slices=64), lam=0.5).terms(torch.randn(2, 32, 8)))
@@ -55,7 +56,7 @@ class WithInvariance(OnViews):
         if isinstance(self.lam, int | float):
             _fraction(self.lam)
         if isinstance(self.lam, Share) and regularizer.shares():
-            raise ValueError(f"lam is the share of all terms but one, so {', '.join(regularizer.shares())} are weights")
+            raise ValueError(f"lam is a share of the gradient, so {', '.join(regularizer.shares())} must be weights")
 
     @property
     def slices(self) -> Slices:
@@ -72,7 +73,7 @@ class WithInvariance(OnViews):
     def _scaled(self, terms: Terms, owners: dict[str, list[str]], weights: dict[str, Tensor]) -> Terms:
         if "lam" not in weights:
             return super()._scaled(terms, owners, weights)
-        lam = weights["lam"] / (1 + weights["lam"])  # found for lam = 1 - lam = 0.5
+        lam = weights["lam"] / (1 + weights["lam"])  # the terms were computed with lam = 0.5
         return {
             name: (2 * ((1 - lam) if name == "invariance" else lam)).to(term.dtype) * term
             for name, term in terms.items()
@@ -85,7 +86,7 @@ def _fraction(lam: float) -> float:
 
 
 def takes_arguments_of(regularizer: type) -> Callable[[Init], Init]:
-    """For an `__init__(self, *, lam, **regularizer)`: help and command line show the regularizer's arguments too."""
+    """Shows the regularizer's arguments in the help of an `__init__(self, *, lam, **regularizer)`."""
 
     def shown(init: Init) -> Init:
         own = [p for p in inspect.signature(init).parameters.values() if p.kind is not p.VAR_KEYWORD]

@@ -1,13 +1,13 @@
-"""KoLeo: no sample near another.  Sablayrolles et al., ICLR 2019, arXiv:1806.03198; as in DINOv2 and lightly.
+"""KoLeo keeps samples apart.  Sablayrolles et al., ICLR 2019, arXiv:1806.03198; as in DINOv2 and lightly.
 
     u_i = z_i / |z_i|
     L   = -1/n sum_i log(rho_i + eps),      rho_i = min_{j != i} |u_i - u_j|
 
-Up to constants it is minus the entropy of the directions, as Kozachenko and Leonenko estimate it.  lightly adds its
-eps = 1e-8 to the differences too.
+Up to constants this is minus the entropy of the directions, as Kozachenko and Leonenko estimate it.  lightly also adds
+its eps = 1e-8 to the differences.
 
-The nearest neighbour is found by products of rows.  Where rows are nearly equal they are centred first, because
-distances do not see the centre and digits are kept.  The distance itself is that of the difference.
+The nearest neighbour is found by products of rows.  Rows that are nearly equal are centred first to keep digits, which
+does not change distances.  The distance is then computed from the difference.
 """
 
 import torch
@@ -26,8 +26,8 @@ SAFE = 1e-3  # squared distance of unit rows: nearer neighbours are told apart i
 
 
 def _nearest(u: Float[Tensor, "v n d"]) -> Int[Tensor, " vn"]:
-    """argmax_j <u_i, u_j>, as places in all views' rows.  Where float32 cannot tell, by the centred rows, in float64 on
-    the CPU."""
+    """argmax_j <u_i, u_j>, as row numbers over all views.  Where float32 cannot tell, centred rows are compared, on the
+    CPU in float64."""
     u = u.detach()
     if readable(u):
         found = _largest(u @ u.mT)
@@ -39,7 +39,7 @@ def _nearest(u: Float[Tensor, "v n d"]) -> Int[Tensor, " vn"]:
 
 
 def _largest(near: Float[Tensor, "v n n"]) -> Int[Tensor, " vn"]:
-    """Of each row, but for the diagonal.  Overwrites `near`."""
+    """The place of the largest entry of each row, without the diagonal.  Overwrites `near`."""
     v, n, _ = near.shape
     near.diagonal(dim1=1, dim2=2).fill_(-torch.inf)
     first = n * torch.arange(v, device=near.device)
@@ -57,9 +57,9 @@ def _formula(z: Float[Tensor, "v n d"], eps: float) -> Scalar:
 
 
 def _koleo(z: Float[Tensor, "v n d"], eps: float) -> Scalar:
-    """With its gradient: each pair pulls at both of its rows.
+    """L with its gradient.  The pair (i, nearest j) pulls at both rows:
 
-    du_i = -1/n [ (u_i - u_j) / (rho_i (rho_i + eps)), and minus that of every sample whose neighbour i is ]
+    p_i  = -1/n (u_i - u_j) / (rho_i (rho_i + eps)),      du_i = p_i - sum of p_k over the k whose nearest is i
     dz_i = (du_i - u_i <u_i, du_i>) / |z_i|
     """
 
@@ -86,7 +86,7 @@ def _koleo(z: Float[Tensor, "v n d"], eps: float) -> Scalar:
 
 
 class KoLeo(OnViews):
-    """The mean over views.  Among several nearest neighbours one is taken.
+    """The mean over views.  If several neighbours are equally near, one of them is taken.
 
     >>> round(KoLeo()(torch.eye(4)).item(), 4)  # every distance is sqrt(2)
     -0.3466

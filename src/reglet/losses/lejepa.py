@@ -13,8 +13,8 @@ from reglet.schedules import Weight
 class LeJEPALoss(WithInvariance):
     """`lam * SIGReg + (1 - lam) * invariance`.
 
-    The centre of the invariance is the mean of the global views; without local views, of all views, as in the authors'
-    minimal example.  lam: 0.02 as there (lightly: 0.05).  The other arguments are SIGReg's.
+    The invariance draws views to the mean of the global ones, which are all views unless local ones are given.  That is
+    the authors' minimal example, and so is lam = 0.02 (lightly: 0.05).  The other arguments are SIGReg's.
 
     >>> import torch
     >>> z0, z1 = torch.randn(2, 32, 8)

@@ -3,11 +3,11 @@
     z_bv on the unit sphere,  Z_b = (z_b1 ... z_bV),  c_b = mean_v z_bv,  C = (c_1 ... c_n)
     L = weight / n sum_b |Z_b|_* - |C|_*                   |.|_*: nuclear norm, the sum of the singular values
 
-Centroids should fill the space, views of a sample should be one point.  With weight = 0 the second follows from the
-first, because a centroid is long only where its views agree.  lightly does not normalise (`normalize=False`): then L
+Centroids should fill the space, and the views of a sample should be one point.  With weight = 0 the second follows from
+the first, because a centroid is long only if its views agree.  lightly does not normalise (`normalize=False`); then L
 has no minimum.
 
-|C|_* is of the whole batch.  Both norms come from Gram matrices, n x n or d x d and v x v, and not from an SVD.
+Both norms come from Gram matrices, n x n or d x d for |C|_* and v x v for |Z_b|_*, not from an SVD.
 """
 
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ from reglet.types import Terms
 
 
 class MMCRLoss(OnViews):
-    """weight: lambda in the paper, of the views' own norms.  normalize: rows have length 1.
+    """weight: the paper's lambda.  normalize: scale rows to length 1.
 
     >>> import torch
     >>> views = torch.eye(4).expand(2, 4, 4)

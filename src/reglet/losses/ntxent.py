@@ -2,8 +2,8 @@
 
     l(i, j) = -log exp(sim(z_i, z_j)/tau) / sum_{k != i} exp(sim(z_i, z_k)/tau),      L = mean over the 2n rows
 
-Beyond two views, L is the mean over pairs of views of the two-view loss.  (solo-learn sums all positives inside the
-log, which is another loss.)
+With more than two views, L is the mean of the two-view loss over pairs of views.  (solo-learn sums all positives inside
+the log, which is another loss.)
 """
 
 from functools import partial
@@ -27,8 +27,8 @@ from reglet.types import Scalar, Terms
 def ntxent(z0: Float[Tensor, "n d"], z1: Float[Tensor, "n d"], *, temperature: float = 0.5) -> Scalar:
     """mean_i log(1 + sum_{k != i,j} exp(s_ik - s_ij)), which is eq. 1.
 
-    This form keeps the digits of its gradient when the positive wins by far.  The gradient of a cross-entropy is
-    p_j - 1, which float32 rounds to 0 there.
+    This form keeps the digits of the gradient when the positive wins by far.  There float32 rounds the gradient of a
+    cross-entropy, p_j - 1, to 0.
 
     >>> z = torch.eye(4)
     >>> round(ntxent(z, z, temperature=0.5).item(), 4)

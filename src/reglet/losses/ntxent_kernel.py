@@ -5,8 +5,9 @@ With E_ik = exp(u_i u_k / tau), row i of view a, and its positive j in view b:
     l_ij = log(1 + N / P),    P = E_ij,    N = sum of E_ik over the samples k != i of views a and b
     dl_ij / ds_ik = w E_ik,   dl_ij / ds_ij = -w N,     w = 1 / (P + N)
 
-E is symmetric, so the gradient of u_i is sum_k E_ik (w_i + w_k) u_k: a rank needs the rows of its own samples and the w
-of all.  One matrix serves all pairs of views.  No maximum is subtracted: E <= exp(1/tau), which float32 holds.
+E is symmetric, so the gradient of u_i is sum_k E_ik (w_i + w_k) u_k.  A rank needs the rows of E of its own samples,
+and the w of all samples.  One matrix serves all pairs of views.  No maximum is subtracted, because float32 holds
+exp(1/tau).
 """
 
 import torch
@@ -39,7 +40,7 @@ def ntxent_kernel(
         N.append(E[-1].sum(dim=3).transpose(1, 2))
     counted = torch.stack([torch.cat(P, dim=2), torch.cat(N, dim=2)])
     positive, negative = ranks.concat(counted, dim=3)
-    negative += negative.diagonal(dim1=0, dim2=1).T[:, None].clone()  # those in the row's own view
+    negative += negative.diagonal(dim1=0, dim2=1).T[:, None].clone()  # the negatives in the row's own view
 
     part = _part_of_pairs(v, m, compared, like=keys)
     value = (part * torch.log1p(negative / positive)).sum()
@@ -61,12 +62,12 @@ def ntxent_kernel(
 
 
 def _same_sample(block: Float[Tensor, "v i v m"], first: int) -> Float[Tensor, "v v i"]:
-    """The entries in which a row meets its own sample: [a, b, i]."""
+    """The entries [a, b, i] in which a row meets its own sample."""
     return block[..., first : first + block.shape[1]].diagonal(dim1=1, dim2=3)
 
 
 def _part_of_pairs(v: int, m: int, compared: list[tuple[int, int]], *, like: Tensor) -> Float[Tensor, "v v 1"]:
-    """What a row of view a with its positive in view b counts in the mean."""
+    """The weight in the mean of a row of view a whose positive is in view b."""
     part = like.new_zeros(v, v, 1)
     for a, b in compared:
         part[a, b] = part[b, a] = 1 / (2 * m * len(compared))

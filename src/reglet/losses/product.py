@@ -1,7 +1,7 @@
-"""a @ b in the precision of its factors, backward too.
+"""a @ b in the precision of its factors, in the backward pass too.
 
-Autocast acts when an operation runs.  Whoever calls `backward()` inside an autocast block has the gradient of a plain
-product rounded to half precision, though the product itself was computed outside of autocast.
+Autocast acts at the time an operation runs.  When `backward()` is called inside an autocast block, the gradient of a
+plain product is rounded to half precision, even if the product was computed outside.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ class _Product(torch.autograd.Function):
     def backward(ctx: Any, g: Tensor) -> tuple[Tensor, Tensor]:
         a, b = ctx.saved_tensors
         with no_autocast(g):
-            if not torch.is_grad_enabled():  # nothing more can be asked
+            if not torch.is_grad_enabled():  # no second derivative can follow
                 return g @ b.T, a.T @ g
             return product(g, b.T), product(a.T, g)
 

@@ -1,12 +1,12 @@
-"""Radial-VCReg: VICReg's variance and covariance, and lengths as of normal vectors.  Kuang et al., arXiv:2602.14272.
+"""Radial-VCReg: VICReg's variance and covariance, and vectors as long as normal ones.  Kuang et al., arXiv:2602.14272.
 
-    r_i = |z_i|,  which follows the chi distribution for normal z
+    r_i = |z_i|,  which has a chi distribution for normal z
     L   = 25 v(Z) + c(Z) + cross_entropy 1/n sum_i (r_i^2 / 2 - (d - 1) log r_i)
           - entropy 1/(n - m) sum_i log((n + 1) / m (r_(i+m) - r_(i)) + eps),      m = round(sqrt(n))
 
-v and c as in `vicreg.py`.  The last two terms are the Kullback-Leibler divergence of the lengths from chi, up to a
-constant; the entropy is estimated from the gaps of the sorted lengths.  Formula and weights (25, 1, 100, 100, eps 1e-6)
-are those of the authors' code, YilunKuang/RadialVCReg, which has them for points in the plane.
+v and c are those of `vicreg.py`.  The last two terms are the Kullback-Leibler divergence of the lengths from chi, up to
+a constant.  The entropy is estimated from the gaps of the sorted lengths.  Formula and weights (25, 1, 100, 100, eps
+1e-6) are those of the authors' code, YilunKuang/RadialVCReg, where they serve points in the plane.
 """
 
 import torch
@@ -23,7 +23,7 @@ from reglet.types import Scalar, Terms
 
 
 def _radial(z: Float[Tensor, "n d"], eps: float) -> tuple[Scalar, Scalar]:
-    """Cross-entropy and entropy of the lengths, in float64: gaps of lengths are small differences."""
+    """Cross-entropy and entropy of the lengths, in float64 because gaps of lengths are small."""
     n, d = z.shape
     r = torch.linalg.vector_norm(in_float64(z), dim=1).clamp_min(eps)
     m = round(n**0.5)

@@ -1,8 +1,8 @@
-"""A scalar by a kernel that knows its gradient together with its value, or by the plain formula.
+"""A scalar loss, by a fast kernel or by its plain formula.
 
-The formula is ordinary torch.  It can be differentiated as often as one likes, mapped, traced and exported.  The kernel
-gives the same number faster, and is taken where nothing but one backward can follow: for plain tensors, outside of
-torch.func, forward mode and torch.compile.  A second derivative goes back to the formula.
+The formula is ordinary torch.  It can be differentiated any number of times, mapped, traced and exported.  The kernel
+computes the same value and its gradient together, and faster.  It is used where only one backward can follow: for plain
+tensors, outside of torch.func, forward mode and torch.compile.  A second derivative uses the formula.
 """
 
 from collections.abc import Callable, Sequence
@@ -18,15 +18,15 @@ from reglet.types import Scalar
 
 Formula = Callable[..., Tensor]  # (*views of the whole batch) -> scalar
 
-# (*views of this rank, ranks=, gradient=) -> the value for the whole batch, and the gradient of each view if wanted
+# (*views of this rank, ranks=, gradient=) -> the value for the whole batch, and if asked the gradient of each view
 Kernel = Callable[..., tuple[Tensor, list[Tensor]]]
 
 
 def shortcut(formula: Formula, kernel: Kernel | None, *views: Tensor, ranks: Ranks) -> Scalar:
     """`formula` of the batch that `ranks` hold together, and its gradient for this rank's views.
 
-    The kernel brings the gradient in the forward pass, so that the backward pass waits for nobody.  It counts W times,
-    because the average of DDP divides by W.  All ranks must use the value in the same way.
+    The kernel computes the gradient in the forward pass, so the backward pass need not wait for other ranks.  The
+    gradient is multiplied by W, because DDP's average divides by W.  All ranks must use the value in the same way.
     """
     if kernel is None or not plain(*views):
         return formula(*whole(views, ranks))
@@ -42,7 +42,7 @@ def whole(views: Sequence[Tensor], ranks: Ranks) -> Sequence[Tensor]:
 
 
 def plain(*tensors: Tensor) -> bool:
-    """Whether these are tensors with numbers in them, and nothing but an ordinary backward can be asked of them."""
+    """Whether these are ordinary tensors with numbers, from which only an ordinary backward can follow."""
     return (
         not torch.compiler.is_compiling()
         and not torch._C._are_functorch_transforms_active()
@@ -52,7 +52,7 @@ def plain(*tensors: Tensor) -> bool:
 
 
 def by_autograd(formula: Formula, *views: Tensor) -> tuple[Tensor, list[Tensor]]:
-    """What a kernel returns, from the formula: for inputs that the kernel is not made for."""
+    """What a kernel returns, computed from the formula: for inputs that a kernel cannot take."""
     with torch.enable_grad():
         leaves = [z.detach().requires_grad_() for z in views]
         value = formula(*leaves)
@@ -69,7 +69,7 @@ class _Shortcut(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g: Tensor) -> tuple[Any, ...]:
-        saved = ctx.saved_tensors  # once: checkpointing gives each tensor out only once
+        saved = ctx.saved_tensors  # read once: checkpointing hands out each tensor only once
         views, grads = saved[: len(saved) // 2], saved[len(saved) // 2 :]
         if not torch.is_grad_enabled():
             scale = g if ctx.ranks.size == 1 else g * ctx.ranks.size

@@ -30,11 +30,12 @@ def epps_pulley(
 
 
 class SIGReg(OnViews):
-    """The regularizer.  The factor n makes its gradient independent of the batch size; VISReg's has none.
+    """The regularizer.  T has a factor n, so its gradient does not depend on the batch size.  VISReg has no such
+    factor.
 
-    knots, t_max: the quadrature.
-    shared_slices: the same directions on all ranks, as in the authors' code; with `gather` the work is then split over
-        ranks.  False: each rank draws its own, and W ranks average over W * slices directions.
+    knots, t_max: of the quadrature.
+    shared_slices: all ranks use the same directions, as in the authors' code.  With `gather`, ranks then share the
+        work.  Otherwise W ranks average over W * slices directions.
 
     >>> import torch
     >>> bool(SIGReg(slices=64)(torch.zeros(2, 8, 4)).isclose(torch.tensor(8 * 0.40205), rtol=1e-4))

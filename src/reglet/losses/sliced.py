@@ -1,8 +1,8 @@
-"""The mean over random directions of a loss on one-dimensional projections, in memory that does not depend on K.
+"""The mean over K random directions of a loss on one-dimensional projections.  Its memory does not depend on K.
 
     L(z) = 1/K sum_k l(z w_k),      dL/dz = 1/K sum_k l'(z w_k) w_k^T
 
-Value and gradient are summed over chunks of directions in the forward pass, so that no projection is kept.
+The forward pass sums value and gradient over chunks of directions, and keeps no projections.
 """
 
 from collections.abc import Callable
@@ -21,11 +21,11 @@ from reglet.types import Scalar
 OneDimensional = Callable[[Float[Tensor, "k v n"]], Scalar]
 
 BUDGET = 1 << 28  # bytes for the projections of a chunk and what a loss makes of them
-COPIES = 64  # tensors of the size of the projections that autograd keeps; SIGReg keeps most
+COPIES = 64  # tensors as large as the projections that autograd keeps, at most (SIGReg)
 
 
 def project(z: Float[Tensor, "v n d"], w: Float[Tensor, "k d"]) -> Float[Tensor, "k v n"]:
-    """p = z w^T.  Samples come last, because a sort or a sum over samples wants them contiguous."""
+    """p = z w^T.  Samples are the last axis, so that sorts and sums over samples read contiguous memory."""
     v, n, d = z.shape
     return (w @ z.reshape(v * n, d).T).view(len(w), v, n)
 
@@ -34,7 +34,7 @@ def sliced_sum(z: Float[Tensor, "v n d"], directions: Directions, loss: OneDimen
     """sum_k l(z w_k)."""
 
     def formula(z: Tensor) -> Tensor:
-        none = z.new_zeros(0, z.shape[-1])  # a rank may have no part of the directions
+        none = z.new_zeros(0, z.shape[-1])  # a rank may have no directions
         return loss(project(z, torch.cat([none, *directions.chunks(directions.count)])))
 
     def kernel(z: Tensor, **_: object) -> tuple[Tensor, list[Tensor]]:
@@ -59,14 +59,14 @@ def value_and_gradient(
     return value, grad
 
 
-@torch.compiler.disable  # the step counts on: compiled, every step would be compiled anew
+@torch.compiler.disable  # the step number changes, so every step would be compiled anew
 def sliced_mean(
     z: Float[Tensor, "v n d"], slices: Slices, loss: OneDimensional, *, gathered: bool, group: Group = None
 ) -> Scalar:
     """1/K sum_k l(z w_k) over this step's directions.
 
-    Where every rank holds the same gathered batch and the same directions, each takes its part of the directions:
-    the value is that of one process, and the work is not done W times.
+    If all ranks hold the same gathered batch and the same directions, each takes a part of the directions.  The value
+    is that of one process, and the work is not done W times.
     """
     split = gathered and slices.shared and world_size(group) > 1
     part = (rank(group), world_size(group)) if split else (0, 1)

@@ -1,8 +1,8 @@
 """Random directions on the unit sphere, drawn by the loss itself.
 
-Directions come from no global generator.  Block b of step s is a function of (seed, s, b) and, unless the slices are
-shared, of the rank.  So a global `manual_seed` cannot make ranks draw the same slices unnoticed, a resumed run goes on
-with the slices that it would have had, and the number drawn at a time changes nothing.
+No global generator is used.  Block b of step s is a function of (seed, s, b) and, unless the slices are shared, of the
+rank.  So a global `manual_seed` cannot make all ranks draw the same slices, a resumed run draws what it would have
+drawn, and the number drawn at a time changes nothing.
 """
 
 from collections.abc import Iterator
@@ -17,8 +17,8 @@ from reglet import check
 from reglet.dist import rank
 from reglet.losses.recomputation import same_again
 
-BLOCK = 128  # directions that are seeded together; ranks and threads share the slices out in whole blocks
-EVALUATION = -1  # the step whose slices a loss in eval mode uses
+BLOCK = 128  # directions that are seeded together; ranks and threads get whole blocks
+EVALUATION = -1  # the number of the step whose slices are used in eval mode
 
 
 @runtime_checkable
@@ -29,7 +29,7 @@ class Directions(Protocol):
     def count(self) -> int: ...
 
     def chunks(self, size: int, own: int = 0, of: int = 1) -> Iterator[Float[Tensor, "k d"]]:
-        """Part `own` of `of` of the directions, about `size` at a time.  A chunk holds until the next is asked for."""
+        """Part `own` of `of` parts, about `size` directions at a time.  The next chunk overwrites the last one."""
         ...
 
 
@@ -49,10 +49,10 @@ class Given:
 
 
 class Slices(nn.Module):
-    """`count` fresh directions a step while training; in eval mode, the same at every call.
+    """`count` new directions at each training step; in eval mode the same ones at every call.
 
     shared: all ranks use the same directions.  Otherwise each rank draws its own, and W ranks average over W * count.
-    unit: of length 1; otherwise normal numbers of variance 1 / d, whose length is 1 on average.
+    unit: directions have length 1.  Otherwise they are normal with variance 1 / d, so the mean squared length is 1.
     """
 
     def __init__(self, count: int, *, shared: bool, seed: int = 0, unit: bool = True) -> None:
@@ -75,7 +75,7 @@ class Slices(nn.Module):
     def next(self, z: Float[Tensor, "v n d"], *, part: tuple[int, int] = (0, 1)) -> "Drawn":
         """The directions for a call on `z`.  In training, the next call gets those of the next step.
 
-        Activation checkpointing calls the loss twice, the second time within the backward pass: on the same directions.
+        Activation checkpointing calls the loss again in the backward pass.  That call gets the same directions.
         """
         step = same_again(self, self._advance) if self.training else EVALUATION
         return self.at(step, z, part=part)
@@ -85,7 +85,7 @@ class Slices(nn.Module):
         return self.step - 1
 
     def at(self, step: int, like: Float[Tensor, "*_ d"], *, part: tuple[int, int] = (0, 1)) -> "Drawn":
-        """The directions of `step`, for embeddings like these.  part: of shared slices which one, of how many."""
+        """The directions of `step`, for embeddings like these.  part: (which, of how many) parts of shared slices."""
         first, of = part
         blocks = range(first, -(-self.count // BLOCK), of)
         key = (self.seed, step, -1 if self.shared else rank())
@@ -94,7 +94,7 @@ class Slices(nn.Module):
 
 @dataclass(frozen=True)
 class Drawn:
-    """Directions drawn when they are asked for: `blocks` of the first `total` that belong to `key`."""
+    """Directions that are drawn when they are asked for: `blocks` among the first `total` directions of `key`."""
 
     key: tuple[int, int, int]
     total: int
@@ -126,8 +126,8 @@ class Drawn:
 def _fill(block: Float[Tensor, "k d"], generator: torch.Generator, seed: int) -> None:
     """Independent normal numbers of variance 2, a function of all 64 bits of the seed.
 
-    The CPU's generator takes 32 bits.  So half of the block is drawn from each word of the seed.  Sum and difference of
-    the halves, which are independent and normal too, depend on both.
+    The CPU's generator takes only 32 bits.  So each half of the block is drawn from one half of the seed.  The sum and
+    the difference of the halves depend on both, and are again independent and normal.
     """
     a, b = block.chunk(2)
     a.normal_(generator=generator.manual_seed(seed & 0xFFFFFFFF))

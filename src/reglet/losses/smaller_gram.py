@@ -1,7 +1,7 @@
-"""What a loss of a matrix's spectrum needs of it: the Gram matrix of its smaller side, in float64.
+"""Losses on the spectrum of a matrix, by the Gram matrix of its smaller side, in float64.
 
-Z Z^T (n x n) and Z^T Z (d x d) have the same eigenvalues but for zeros, so the smaller one says all.  In float64,
-because squares of singular values lose half of the digits: float32 would leave none of the small ones.
+Z Z^T (n x n) and Z^T Z (d x d) have the same eigenvalues except for zeros, so the smaller one is enough.  It is
+computed in float64: squaring singular values costs half of the digits, and float32 would lose the small ones.
 """
 
 import torch
@@ -15,7 +15,7 @@ from reglet.losses.shortcut import shortcut
 from reglet.precision import in_float64
 from reglet.types import Scalar
 
-SAFE = 300.0  # norm of a matrix beside I, up to which float32 leaves five digits of log det and four of its gradient
+SAFE = 300.0  # norm of scale Z^T Z up to which float32 leaves five digits of log det(I + ...) and four of its gradient
 
 
 def smaller_gram(z: Float[Tensor, "n d"]) -> Float[Tensor, "m m"]:
@@ -25,12 +25,12 @@ def smaller_gram(z: Float[Tensor, "n d"]) -> Float[Tensor, "m m"]:
 
 
 def apply(matrix: Float[Tensor, "m m"], z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-    """A function of `smaller_gram(z)` times z, from the side on which it is."""
+    """`matrix`, a function of `smaller_gram(z)`, times z, from the side where it fits."""
     return matrix @ z if z.shape[0] <= z.shape[1] else z @ matrix
 
 
 def nuclear_norm(z: Float[Tensor, "n d"]) -> Scalar:
-    """|Z|_* = sum of the singular values; its gradient U V^T.  Zero singular values have no gradient."""
+    """|Z|_*, the sum of the singular values; its gradient is U V^T.  Zero singular values have no gradient."""
 
     def formula(z: Tensor) -> Tensor:
         gram, spoilt = finite(smaller_gram(in_float64(z)))
@@ -59,7 +59,7 @@ def nuclear_norms(z: Float[Tensor, "v n d"]) -> Float[Tensor, " n"]:
 
 
 def _roots(eigenvalues: Float[Tensor, "*_ m"]) -> Float[Tensor, "*_ m"]:
-    """Their square roots; 0, with no gradient, for those that are rounding errors of the largest."""
+    """Their square roots.  An eigenvalue that is a rounding error of the largest gives 0, without gradient."""
     m = eigenvalues.shape[-1]
     noise = m * torch.finfo(eigenvalues.dtype).eps * eigenvalues.detach()[..., -1:].clamp_min(0)
     kept = eigenvalues.detach() > noise.clamp_min(torch.finfo(eigenvalues.dtype).tiny)
@@ -69,8 +69,8 @@ def _roots(eigenvalues: Float[Tensor, "*_ m"]) -> Float[Tensor, "*_ m"]:
 def unevenness(z: Float[Tensor, "n d"]) -> Scalar:
     """|G - c I|_F^2 for the smaller Gram matrix G of size m, c = tr G / m: 0 where all eigenvalues are equal.
 
-    c has no gradient.  Where the columns of Z have length 1, tr G is constant, and |G|_F^2 is this plus m c^2: the same
-    up to a constant, but its gradient keeps its digits near the minimum.
+    c has no gradient.  Where the columns of Z have length 1, tr G is constant, and this is |G|_F^2 up to a constant.
+    Its gradient keeps its digits near the minimum.
     """
 
     def formula(z: Tensor) -> Tensor:
@@ -116,15 +116,15 @@ def _cholesky(
 
 
 def finite(matrix: Float[Tensor, "*_ m m"]) -> tuple[Float[Tensor, "*_ m m"], Scalar]:
-    """The matrix with 0 where it is not finite, because LAPACK refuses those; and a 0, or NaN if there were any."""
+    """The matrix with 0 for what is not finite, which LAPACK refuses; and NaN if there was any, otherwise 0."""
     return matrix.nan_to_num(0.0, 0.0, 0.0), 0 * matrix.detach().sum()
 
 
 def cholesky(matrix: Float[Tensor, "m m"]) -> Float[Tensor, "m m"]:
-    """The lower factor.  Refuses a matrix of which float64 cannot tell that it is positive."""
+    """The lower factor.  Refuses a matrix that is not positive definite in float64."""
     root, wrong = torch.linalg.cholesky_ex(matrix)
     if readable(wrong) and bool(wrong != 0):
         raise ValueError(
-            "the covariance is singular to float64; expected embeddings of smaller numbers, or of more rank"
+            "the covariance is singular in float64; expected embeddings with smaller values or a higher rank"
         )
     return root

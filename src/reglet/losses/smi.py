@@ -7,10 +7,10 @@ rho_ij is the Pearson correlation, over the d features, of two samples' embeddin
     L_off = sum_{i != j} (I_ij)^2  for each of I12, I11, I22                                (4)
     L     = L_on + weight (L_off^12 + L_off^11 + L_off^22)                                  (5)
 
-The paper leaves the forms of L_on and L_off, the weight, eps and the reduction open; squared forms are the reading that
-fits its figures best (`on="sq"`, `off="sq"`).  Their optimum is rho = sqrt(1 - e^-2) = 0.93, not 1: beyond it the
-on-term rises steeply.  `on="hinge"` is flat there instead.  Since I depends on rho^2, an anti-correlated pair counts as
-aligned unless `signed`.  The three Gram products cost 3 n^2 d, against n d^2 of Barlow Twins.
+The paper does not fix the forms of L_on and L_off, the weight, eps and the reduction.  Squares (`on="sq"`, `off="sq"`)
+fit its figures best.  Their optimum is rho = sqrt(1 - e^-2) = 0.93, not 1: beyond it the on-term rises steeply, while
+`on="hinge"` stays flat.  I depends on rho^2, so an anti-correlated pair counts as aligned unless `signed`.  The three
+Gram products cost 3 n^2 d; Barlow Twins costs n d^2.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ Pair = Literal["12", "11", "22"]
 
 
 def pearson_rows(z: Float[Tensor, "v n d"]) -> tuple[Float[Tensor, "v n d"], Float[Tensor, "v n"]]:
-    """Rows centred over features and scaled to unit length, and 1 - |row|^2: 0, but 1 for a row that was constant."""
+    """Rows centred over features and scaled to unit length; and 1 - |row|^2, which is 0, or 1 for a constant row."""
     zc = z - z.mean(dim=-1, keepdim=True)
     norm = torch.linalg.vector_norm(zc, dim=-1, keepdim=True)
     floor = norm.clamp_min(1e-8)
@@ -48,16 +48,16 @@ def pearson_rows(z: Float[Tensor, "v n d"]) -> tuple[Float[Tensor, "v n d"], Flo
 def on_diagonal(
     a: Float[Tensor, "n d"], b: Float[Tensor, "n d"], missing: Float[Tensor, "n"], *, eps: float, signed: bool
 ) -> Float[Tensor, "n"]:
-    """I_ii, by 1 - rho = (|a - b|^2 + 1 - |a|^2 + 1 - |b|^2) / 2, which has no cancellation near rho = 1."""
+    """I_ii, by 1 - rho = (|a - b|^2 + 1 - |a|^2 + 1 - |b|^2) / 2, which loses no digits near rho = 1."""
     gap = ((a - b).square().sum(dim=-1) + missing) / 2
     gap = gap.clamp_max(1) if signed else gap  # signed: rho < 0 counts as 0
     return -0.5 * torch.log((gap * (2 - gap)).clamp_min(0) + eps)
 
 
 def off_diagonal(a: Float[Tensor, "n d"], b: Float[Tensor, "n d"], *, eps: float) -> Float[Tensor, "n n"]:
-    """I_ij with a zero diagonal.  Most rho are small, so log1p: at d = 8192, 1 - rho^2 keeps only four digits of I."""
+    """I_ij with a zero diagonal.  Most rho are small: at d = 8192, 1 - rho^2 keeps four digits of I.  Hence log1p."""
     same = torch.eye(len(a), dtype=torch.bool, device=a.device)
-    rho2 = product(a, b.T).square().clamp_max(1).masked_fill(same, 0)  # 0 times the slope of a log may be NaN
+    rho2 = product(a, b.T).square().clamp_max(1).masked_fill(same, 0)  # else the backward may have 0 times infinity
     return (-0.5 * torch.log1p(eps - rho2)).masked_fill(same, 0)
 
 
@@ -95,7 +95,7 @@ def smi_alignment(
 def smi_redundancy(
     *views: Float[Tensor, "n d"], W: Sequence[Sequence[float]] = ((2, 1), (1, 2)), eps: float = 1e-6, off: Off = "sq"
 ) -> Scalar:
-    """sum_{a <= b} of L_off between views a and b, W[a][b] times; half as often for a = b.
+    """sum_{a <= b} W[a][b] L_off between views a and b, with half of W[a][a] for a = b.
 
     >>> z = torch.eye(4)
     >>> round(smi_redundancy(z, z).item(), 4)
@@ -119,10 +119,10 @@ class SMILoss(OnViews):
     weight: of the off-diagonal terms (the paper's lambda).
     on: "sq" (target - I)^2, "hinge" relu(target - I)^2, "neg" -I.  off: "sq" I^2, "lin" I.
     pairs: which of the three matrices have their off-diagonals penalised.
-    eps: bounds I at -1/2 log eps.  Duplicates in a batch have rho = 1 and a slope of 1/eps: raise it to 1e-4 then.
+    eps: I is at most -1/2 log eps.  Duplicates in a batch have rho = 1 and a slope of 1/eps: take 1e-4 for such data.
     reduction: "mean" divides all terms by n, "sum" is eq. 5.
 
-    Beyond two views, the mean over pairs of views.
+    With more than two views, the loss is the mean over pairs of views.
 
     >>> import torch
     >>> z = torch.randn(2, 16, 32, generator=torch.Generator().manual_seed(0))
@@ -176,7 +176,7 @@ class SMILoss(OnViews):
         return {"alignment": on * scale, "redundancy": self.now("weight") * off * scale}
 
     def _weights(self, v: int, compared: list[tuple[int, int]]) -> list[list[float]]:
-        """How often the information between two views counts, from both sides."""
+        """The weight of the information between each two views, counted from both sides."""
         W = [[0.0] * v for _ in range(v)]
         for i, j in compared:
             W[i][i] += 2 * ("11" in self.pairs)

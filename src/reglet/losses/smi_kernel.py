@@ -1,11 +1,11 @@
-"""The two terms of SMI with their gradients: no matrix of correlations is kept, and no product is taken twice.
+"""The two terms of SMI with their gradients.  No matrix of correlations is kept, and no product is computed twice.
 
-For unit rows u_r, and a weight W for each two views, where f is I^2 or I:
+For unit rows u_r, a weight W for each two views, and f = I^2 or I:
 
     L = 1/2 sum_{r, s} W f(u_r u_s),      dL/du_r = sum_s W f'(u_r u_s) u_s
 
-A chunk of rows meets all others, and is forgotten.  One process takes only the rows s >= r, and their products serve
-both sides.  On several ranks, each takes the rows of its own samples.
+Rows are taken in chunks, and the products of a chunk are not kept.  One process takes only the rows s >= r, and uses
+their products for both sides.  On several ranks, each takes the rows of its own samples.
 """
 
 from typing import Literal
@@ -57,7 +57,7 @@ def redundancy_kernel(
 def _information(
     rho: Float[Tensor, "r s"], weight: Float[Tensor, " s"], same: list[int], *, eps: float, off: Off
 ) -> tuple[Tensor, Tensor]:
-    """sum W f(rho), and W f'(rho), where I = -1/2 log(1 - rho^2 + eps).  `same`: the diagonals that do not count."""
+    """sum W f(rho) and W f'(rho), with I = -1/2 log(1 - rho^2 + eps).  same: the diagonals that are left out."""
     inside = rho.square().clamp_(max=1).neg_().add_(eps)
     log = inside.log1p()
     for place in same:
@@ -99,13 +99,13 @@ def alignment_kernel(
         value += (short - target).sum() if on == "neg" else short.square().sum()
         if not gradient:
             continue
-        slope = (1 - gap) / inside * (1 if on == "neg" else 2 * short)  # by 1 - rho
+        slope = (1 - gap) / inside * (1 if on == "neg" else 2 * short)  # with respect to 1 - rho
         if signed:
             slope *= counts
         step = slope.unsqueeze(1) * difference
         grad[i] += step
         grad[j] -= step
-        if rows.any_short:  # by u_i, 1 - rho has the slope -u_j; u_i - u_j is as good where u_i has unit length
+        if rows.any_short:  # d(1 - rho)/du_i is -u_j; u_i - u_j may replace it only where u_i has unit length
             for one in (i, j):
                 at_floor = rows.at_floor[one]
                 grad[one] -= torch.where(at_floor, slope.unsqueeze(1) * u[one], 0)

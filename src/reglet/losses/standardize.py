@@ -1,9 +1,9 @@
-"""Mean, deviation and standardized embedding of a batch.
+"""The mean, the deviation and the standardized embeddings of a batch.
 
     mu = mean_i z_i,    std = sqrt(mean_i (z_i - mu)^2) + eps,    zn = (z - mu) / std
 
-The first gradient is written by hand, in four passes over the batch.  Autograd takes a dozen, which beside a loss over
-slices is a tenth of the time.
+The first gradient is written by hand and takes four passes over the batch.  Autograd takes a dozen, a tenth of the time
+of a loss over slices.
 """
 
 from typing import Any, NamedTuple
@@ -22,7 +22,7 @@ class Standardized(NamedTuple):
 
 
 def standardize(z: Float[Tensor, "v n d"], *, eps: float, detach: bool) -> Standardized:
-    """detach: no gradient through the std that zn was divided by."""
+    """detach: no gradient flows through the std that zn is divided by."""
     return Standardized(*_Standardize.apply(z, eps, detach)) if plain(z) else formula(z, eps, detach)
 
 
@@ -43,7 +43,7 @@ class _Standardize(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, g_mean: Tensor, g_std: Tensor, g: Tensor) -> tuple[Tensor, None, None]:
-        """(g - mean g) / std + zn std g_std / (n (std - eps)) + g_mean / n; the centred z has no mean."""
+        """(g - mean g) / std + zn std g_std / (n (std - eps)) + g_mean / n."""
         z, std, zn = ctx.saved_tensors
         if torch.is_grad_enabled():  # create_graph=True: a second derivative may follow
             outputs = formula(z, ctx.eps, ctx.detach)
@@ -53,7 +53,7 @@ class _Standardize(torch.autograd.Function):
             g_std = g_std - (g * zn).sum(dim=1, keepdim=True) / std
         shift = g.mean(dim=1, keepdim=True) - std * g_mean / n
         g_z = (g - shift) / std
-        # A constant feature has std = eps.  There a norm has the subgradient 0.
+        # A constant feature has std = eps.  There the norm has the subgradient 0.
         spread = std - ctx.eps
         along = torch.where(spread > 0, std / spread, 0)
         return g_z.addcmul_(zn, along * g_std / n), None, None

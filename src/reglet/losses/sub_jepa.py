@@ -2,8 +2,8 @@
 
     P_k (s x d) with orthonormal rows, k = 1..K, drawn once;      L = 1/K sum_k SIGReg(Z P_k^T)
 
-A full-rank normal is asked for in each subspace only, not in all of the space.  s = d / K if not given.  The authors
-draw slices for each subspace; here the same slices, in the coordinates of each subspace, serve all of them.
+Only the projections on the subspaces should be normal, not the whole embedding.  s = d / K if not given.  The authors
+draw slices for each subspace.  Here all subspaces use the same slices, each in its own coordinates.
 """
 
 from functools import lru_cache
@@ -25,7 +25,7 @@ from reglet.types import Terms
 def _subspaces(
     count: int, size: int, d: int, seed: int, device: torch.device, dtype: torch.dtype
 ) -> Float[Tensor, "k s d"]:
-    """Drawn and made orthonormal in float64 on the CPU: the same on every device."""
+    """Drawn and made orthonormal in float64 on the CPU, so that they are the same on every device."""
     with torch.inference_mode(False), torch.no_grad():
         generator = torch.Generator("cpu").manual_seed(seed)
         normal = torch.empty(count, d, size, dtype=torch.float64, device="cpu").normal_(generator=generator)
@@ -36,9 +36,9 @@ _known_subspaces = lru_cache(maxsize=16)(_subspaces)
 
 
 class SubspaceSIGReg(OnViews):
-    """subspaces: K.  subspace_dim: s; d / K, rounded down, if not given.  seed: of subspaces and slices.
+    """subspaces: K.  subspace_dim: s; if not given, d / K rounded down.  seed: of subspaces and slices.
 
-    The others are SIGReg's.
+    The other arguments are SIGReg's.
 
     >>> z = torch.randn(64, 8)
     >>> bool(SubspaceSIGReg(slices=64)(z) < SubspaceSIGReg(slices=64)(0 * z))
@@ -71,10 +71,9 @@ class SubspaceSIGReg(OnViews):
 
     @torch.compiler.disable
     def bases(self, like: Float[Tensor, "*_ d"]) -> Float[Tensor, "k s d"]:
-        """The subspaces for embeddings like these: orthonormal rows.
+        """The subspaces for embeddings like these, as orthonormal rows.
 
-        They are kept, but not where something watches or replaces the operations of this thread, as FakeTensorMode
-        does: what is made there must not stay.
+        They are kept, but not those made under a mode such as FakeTensorMode, which are not real.
         """
         d = like.shape[-1]
         size = max(1, d // self.subspaces) if self.subspace_dim is None else self.subspace_dim

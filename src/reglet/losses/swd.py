@@ -1,8 +1,8 @@
-"""Sliced Wasserstein distance to the standard normal, plain: VISReg's ancestor and baseline.  arXiv:2606.02572.
+"""The plain sliced Wasserstein distance to the standard normal, VISReg's baseline.  arXiv:2606.02572.
 
     L = mean_{v,i,k} (sort_i(z w_k) - Phi^-1(u_i))^2,      u_i = i/(n+1), clamped to [1e-4, 1 - 1e-4]
 
-No centring and no scaling: location, scale and shape are one term.
+The embedding is neither centred nor scaled: one term holds location, scale and shape.
 """
 
 from typing import Any
@@ -39,8 +39,8 @@ def sliced_wasserstein(z: Float[Tensor, "v n d"], directions: Float[Tensor, "k d
 class SWD(OnViews):
     """The regularizer.
 
-    clamp: quantile positions stay this far from 0 and 1.  It changes the targets for n > 1/clamp only.
-    shared_slices: the same directions on all ranks.  By default W ranks average over W * slices directions.
+    clamp: quantile positions stay this far from 0 and 1.  That changes the targets only for n > 1/clamp.
+    shared_slices: all ranks use the same directions.  Otherwise W ranks average over W * slices directions.
 
     >>> import torch
     >>> bool(SWD(slices=64)(torch.randn(1, 64, 8)) < SWD(slices=64)(torch.zeros(1, 64, 8)))
@@ -71,9 +71,9 @@ class SWD(OnViews):
 
 
 class SWDLoss(WithInvariance):
-    """`lam * SWD + (1 - lam) * invariance`; 0.6 is the weight that VISReg's ablations gave it.
+    """`lam * SWD + (1 - lam) * invariance`.
 
-    The other arguments are SWD's.
+    lam: 0.6 as in VISReg's ablations.  The other arguments are SWD's.
 
     >>> import torch
     >>> list(SWDLoss(slices=64).terms(*torch.randn(2, 32, 8)))

@@ -1,14 +1,14 @@
 """TiCo: transformation invariance and covariance contrast.  Zhu et al. 2022, arXiv:2206.10698; as in lightly.
 
-    rows of length 1
+    z_i of length 1
     C_t = beta C_(t-1) + (1 - beta) / n sum_i z_i z_i^T,     C_0 = 0, no gradient
     L   = 1 - 1/n sum_i <z_i, z'_i>  +  rho/n sum_i z_i^T C_t z_i
 
-The second term keeps samples away from the directions that were full in the last steps.  So the loss remembers C, which
-is part of its state_dict.  Calls in eval mode use it and leave it as it is.
+The second term keeps samples away from directions that were crowded in the last steps.  So the loss remembers C, which
+is in its state_dict.  Calls in eval mode use C and do not change it.
 
-lightly has z' from a slow copy of the network, and C of the other view only.  Here all views count alike: C and the
-second term are means over views.  lightly gives the same for TiCoLoss()(cat(z, z'), cat(z', z)).
+In lightly, z' comes from a slow copy of the network, and C from the other view only.  Here all views count alike: C and
+the second term are means over views.  lightly gives the same for TiCoLoss()(cat(z, z'), cat(z', z)).
 """
 
 import torch
@@ -27,7 +27,7 @@ from reglet.types import Scalar, Terms
 
 
 def _contrast(u: Float[Tensor, "m d"], C: Float[Tensor, "d d"]) -> Scalar:
-    """1/m sum_i u_i^T C u_i.  C is symmetric, so u C serves the gradient too."""
+    """1/m sum_i u_i^T C u_i.  C is symmetric, so the gradient is 2/m u C."""
 
     def formula(u: Tensor) -> Tensor:
         return (product(u, C) * u).sum() / len(u)
@@ -41,7 +41,7 @@ def _contrast(u: Float[Tensor, "m d"], C: Float[Tensor, "d d"]) -> Scalar:
 
 
 class TiCoLoss(OnViews):
-    """beta: how much of the covariance of earlier steps is kept.  rho: weight of the covariance contrast.
+    """beta: the part of the earlier covariance that is kept.  rho: weight of the covariance contrast.
 
     >>> loss = TiCoLoss(beta=0.5, rho=1.0)
     >>> [round(loss(torch.eye(4), torch.eye(4)).item(), 4) for _ in range(3)]  # C goes to I/4
@@ -68,11 +68,11 @@ class TiCoLoss(OnViews):
     def set_extra_state(self, state: Tensor) -> None:
         self._covariance = state.clone()
 
-    @torch.compiler.disable  # it remembers
+    @torch.compiler.disable  # it has a memory
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
         u = unit(z)
         rows = u.flatten(0, 1)
-        keeps = self.training and plain(z)  # nothing that torch.func or a fake tensor leaves is kept
+        keeps = self.training and plain(z)  # tensors of torch.func and fake tensors must not be kept
         C = same_again(self, lambda: self._next(rows.detach(), keep=True)) if keeps else self._next(rows.detach())
         alike = [(u[i] * u[j]).sum(dim=1).mean() for i, j in pairs(len(u), n_global)]
         return {"invariance": 1 - torch.stack(alike).mean(), "covariance": self.now("rho") * _contrast(rows, C)}

@@ -1,4 +1,4 @@
-"""Rows divided by their length, and the gradient of that division for the kernels of NT-Xent and SMI."""
+"""Rows divided by their length, and the gradient of that division, for the kernels of NT-Xent and SMI."""
 
 import math
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ FLOOR = 1e-8  # a shorter row is divided by this instead of its length
 
 
 def unit(z: Tensor, *, dim: int = -1) -> Tensor:
-    """z / |z| along `dim`.  On the CPU the lengths are looked at, and numbers of usual size are divided at once."""
+    """z / |z| along `dim`.  The CPU looks at the lengths first, and takes the short way if they are of usual size."""
     length = torch.linalg.vector_norm(z, dim=dim, keepdim=True)
     return z / length if readable(length) and is_usual(length.detach()) else unit_length(z, dim=dim)
 
 
 def is_usual(length: Tensor) -> bool:
-    """Whether all lengths are such that rows can be divided by them at once."""
+    """Whether rows can be divided by these lengths without overflow or underflow."""
     least, most = length.aminmax()
     return least.item() > 1e-15 and most.item() < 1e18
 
@@ -40,9 +40,9 @@ class UnitRows(NamedTuple):
         return self.length <= FLOOR
 
     def gradient(self, g: Float[Tensor, "v n d"]) -> Float[Tensor, "v n d"]:
-        """From du to dz = (du - u <u, du>) / |z|.  Overwrites `g`.
+        """dz = (du - u <u, du>) / |z| for du = `g`, which is overwritten.
 
-        A row at the floor is divided by a constant, and u is shorter than 1: there dz = du / FLOOR.
+        A row at the floor is divided by a constant, so there dz = du / FLOOR.
         """
         along = torch.linalg.vecdot(self.own, g).unsqueeze(-1)
         if self.any_short:
@@ -63,8 +63,8 @@ def unit_rows(views: Sequence[Float[Tensor, "n d"]], *, ranks: Ranks, center: bo
 def row_lengths(z: Float[Tensor, "v n d"]) -> tuple[Float[Tensor, "v n 1"], bool]:
     """max(|z|, FLOOR), and whether some row may be at the floor.
 
-    Numbers above 1e19 have squares that float32 cannot hold.  Then each row is divided by its largest number first; on
-    other devices than the CPU always, because to look would be to wait.
+    float32 cannot hold the squares of numbers above 1e19.  Then each row is divided by its largest number first.  Other
+    devices than the CPU always do so, because looking at the numbers would mean waiting for them.
     """
     length = torch.linalg.vector_norm(z, dim=-1, keepdim=True)
     on_cpu = z.device.type == "cpu"

@@ -12,8 +12,8 @@ One name, several losses.  `variant` says which:
     solo      solo-learn: s also divided by d, v and c summed
     visreg    VISReg's comparison: all views as one batch, std + 1e-6, the hinge squared, no invariance
 
-Beyond two views, s is the mean over the pairs that contain a global view, and v and c are means over views, times the
-two of the formula where it sums.
+With more than two views, s is the mean over the pairs that contain a global view.  v and c are means over views, times
+two where the formula sums over the two views.
 """
 
 from typing import Literal, get_args
@@ -54,9 +54,9 @@ def _regularizers(views: list[Tensor], ranks: Ranks, gamma: float, eps: float) -
 
 
 class VICReg(OnViews):
-    """The regularizer alone, of one view or several: variance * v(Z) + covariance * c(Z), the mean over views.
+    """The regularizer alone: variance * v(Z) + covariance * c(Z), the mean over one or more views.
 
-    With the weights of the paper it is what L has of each view.
+    With the paper's weights it is the part of L that each view has.
 
     >>> round(VICReg()(torch.ones(16, 4)).item(), 4)
     24.75
@@ -118,7 +118,7 @@ class VICRegLoss(OnViews):
 
     def compute_on_ranks(self, z: Tensor | list[Tensor], n_global: int, ranks: Ranks) -> Terms:
         views = separate(z)
-        if self.variant == "visreg":  # on several ranks, each does the whole of it
+        if self.variant == "visreg":  # every rank computes the whole batch
             return self._pooled(torch.cat(list(whole(views, ranks))))
         d = views[0].shape[1]
         gaps = [(views[i] - views[j]).square().sum() for i, j in pairs(len(views), n_global)]

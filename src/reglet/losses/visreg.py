@@ -1,7 +1,7 @@
-"""VISReg: scale, shape and centre of the embedding, each with a term of its own.  Wu et al. 2026, arXiv:2606.02572.
+"""VISReg: one term each for the scale, the shape and the centre of the embedding.  Wu et al. 2026, arXiv:2606.02572.
 
-Per view, then averaged over views (Algorithm 1; where an equation of the paper sums, the algorithm and the authors'
-code take means, on which the weights were tuned, and so do we):
+The terms of each view, averaged over views (Algorithm 1).  Where an equation of the paper sums, the algorithm and the
+authors' code take means.  The weights were tuned on means, so we take means too:
 
     L_center = mean_j mu_j^2                                    mu_j = mean_i z_ij
     L_scale  = mean_j (std_j - 1)^2                             std_j = sqrt(mean_i (z_ij - mu_j)^2) + eps
@@ -70,22 +70,22 @@ def visreg_shape(
     check.flag(detach=detach)
     check.choice("positions", positions, get_args(Positions))
     _, std, zn = standardize(z, eps=eps, detach=detach)
-    check.no_overflow("visreg_shape", {"std": std}, z)  # zn would be 0, and look well
+    check.no_overflow("visreg_shape", {"std": std}, z)  # otherwise zn would be 0, and nobody would notice
     to_normal = ToQuantiles(normal_quantiles(z.shape[1], positions=positions, like=z))
     return sliced_sum(zn, Given(directions), to_normal) / len(directions)
 
 
 class VISReg(OnViews):
-    """The regularizer: keeps the distribution of every view at zero mean, unit scale and Gaussian shape.
+    """The regularizer.  It keeps every view at zero mean, unit scale and Gaussian shape.
 
-    scale, shape, center: weights of the terms, numbers or schedules.  More shape helps long tails (the paper's 4:1),
-        but with `detach` the shape term also contracts, and scale holds against it only while
-        4 shape (1 - rho) < scale, where rho <= 1 is the correlation of sorted projections with the quantiles: at
-        n <= 54 a 4:1 ratio collapses.
-    eps: added to std, outside the root, in the scale term too.  The paper gives no value; 1e-6 is the authors'.
-    detach: no gradient through std in the shape term.
-    positions: "hazen" has quantiles of nearly unit variance at small n.
-    shared_slices: the same directions on all ranks.  By default W ranks average over W * slices directions.
+    scale, shape, center: weights of the terms, numbers or schedules.  More shape helps long tails (the paper's 4:1).
+        With `detach`, the shape term also contracts the embedding.  The scale term prevents that only while
+        4 shape (1 - rho) < scale, where rho <= 1 is the correlation of sorted projections with the quantiles.  So 4:1
+        collapses at n <= 54.
+    eps: added to std, outside the root, also in the scale term.  The paper gives no value; 1e-6 is the authors'.
+    detach: no gradient flows through std in the shape term.
+    positions: the quantiles of "hazen" have nearly unit variance at small n.
+    shared_slices: all ranks use the same directions.  Otherwise W ranks average over W * slices directions.
 
     >>> import torch
     >>> sorted(VISReg(slices=64).terms(torch.randn(2, 32, 8)))

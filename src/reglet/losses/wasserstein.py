@@ -18,16 +18,16 @@ def normal_quantiles(
 ) -> Float[Tensor, "n"]:
     """q_i = Phi^-1(i / (n + 1)) ("weibull", the paper's) or Phi^-1((i - 1/2) / n) ("hazen", nearer unit variance).
 
-    They are copied to a device once.  Where something watches or replaces the operations of this thread, as
-    FakeTensorMode does, they are made anew: what is made there must not stay.
+    They are kept on each device.  Under a mode such as FakeTensorMode they are made anew and not kept, because tensors
+    made under it are not real.
     """
     watched = torch._C._len_torch_dispatch_stack() > 0
     return (_quantiles if watched else _known_quantiles)(n, positions, clamp, like.device, like.dtype)
 
 
 def _quantiles(n: int, positions: Positions, clamp: float, device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Computed in float64 on the CPU: in bfloat16 the last position rounds to 1 and its quantile to infinity, and not
-    every device has float64."""
+    """Computed in float64, on the CPU because not every device has float64.  In bfloat16 the last position would round
+    to 1, and its quantile to infinity."""
     with torch.inference_mode(False):
         i = torch.arange(1, n + 1, dtype=torch.float64, device="cpu")
         u = i / (n + 1) if positions == "weibull" else (i - 0.5) / n

@@ -3,10 +3,10 @@
     Y = (Z - mean) S^T,  S (k, d) of normal numbers, S_ij ~ N(0, 1/d), where d > k;  Y = Z - mean elsewhere
     L = | Y^T Y / (n - 1) - I |_F
 
-Of SIGReg it keeps the second moments.  The authors put it on hidden states, after every block on the mean over the
-tokens of each sample (`on="pooled"`), with 0.1 of the objective and k = 64 (notebooks of cifar100).
-S S^T is I only on average, so white features have a loss of about k / sqrt(d) where they are sketched.  The README adds
-1e-6 to n - 1.  It draws S anew in every call, as is done here from (seed, step); in eval mode S stays the same.
+It keeps only SIGReg's second moments.  The authors put it after every block, on the mean over the tokens of each sample
+(`on="pooled"`), with weight 0.1 and k = 64 (notebooks of cifar100).  S S^T is I only on average, so sketched white
+features have a loss of about k / sqrt(d).  The README adds 1e-6 to n - 1.  It draws S anew in every call; so does this
+file, from (seed, step).  In eval mode S stays the same.
 """
 
 import torch
@@ -27,7 +27,7 @@ def _sketched(z: Float[Tensor, "v n d"], sketch: Float[Tensor, "k d"] | None) ->
         y = torch.stack([product(view, sketch.T) for view in y])
     cov = torch.stack([product(view.T, view) for view in y]) / (z.shape[1] - 1)
     apart = cov - torch.eye(cov.shape[1], dtype=z.dtype, device=z.device)
-    # By `sum`, which adds in pairs: a norm of a million entries would lose a digit.  Clamped: no gradient at 0.
+    # `sum` adds in pairs; `norm` would lose a digit over a million entries.  Clamped, so that 0 has no gradient.
     return apart.square().sum((1, 2)).clamp_min(torch.finfo(z.dtype).tiny).sqrt().mean()
 
 

@@ -1,14 +1,15 @@
-"""W-MSE: whitened views, near each other.  Ermolov et al., ICML 2021, arXiv:2007.06346; code: htdt/self-supervised.
+"""W-MSE draws whitened views together.  Ermolov et al., ICML 2021, arXiv:2007.06346; code: htdt/self-supervised.
 
     S   = (1 - eps) cov(Z) + eps I,  cov unbiased;   S = A A^T  by Cholesky
-    w_i = A^-1 (z_i - mean),  then of length 1
+    w_i = A^-1 (z_i - mean),  scaled to length 1
     L   = mean over pairs of views and samples of |w_i - w'_i|^2 = 2 - 2 <w_i, w'_i>
 
-Each view is whitened by itself, so collapse is out of reach and nothing else is needed.  cov must have full rank, which
-takes n > d: the paper whitens 2d samples or more at a time.  eps = 0 is the paper's; 1e-4 here, so that the loss exists
-where some feature is dead, and for n <= d.
+Each view is whitened by itself, so it cannot collapse, and no other term is needed.  cov must have full rank, which
+takes n > d: the paper whitens at least 2d samples at a time.  The paper has eps = 0.  Here it is 1e-4, so that the loss
+also exists with a dead feature and for n <= d.
 
-The authors' code and lightly cut the batch at random into parts of w_size and whiten each.  Here the batch is one part.
+The authors' code and lightly cut the batch at random into parts of w_size and whiten each part.  Here the whole batch
+is whitened.
 """
 
 from collections.abc import Sequence
@@ -30,7 +31,7 @@ from reglet.types import Scalar, Terms
 
 
 def _whitened(z: Float[Tensor, "n d"], eps: float) -> tuple[Float[Tensor, "d n"], Float[Tensor, "d d"]]:
-    """A^-1 (z - mean), a sample a column; and A."""
+    """A^-1 (z - mean), one column for each sample; and A."""
     n, d = z.shape
     zc = in_float64(z)
     zc = zc - zc.mean(dim=0)
@@ -40,7 +41,7 @@ def _whitened(z: Float[Tensor, "n d"], eps: float) -> tuple[Float[Tensor, "d n"]
 
 
 def _wmse(views: Sequence[Float[Tensor, "n d"]], eps: float, compared: Sequence[tuple[int, int]]) -> Scalar:
-    """With its gradient.  For g = dL/dW, W = A^-1 Zc^T, and by the derivative of Cholesky's factor:
+    """L with its gradient.  For g = dL/dW and W = A^-1 Zc^T, the derivative of Cholesky's factor gives
 
     dL/dZc^T = A^-T [ g - (1 - eps)/(n - 1) (P + P^T) W ],      P = lower triangle of g W^T, with half of its diagonal
     """
@@ -84,7 +85,7 @@ def _gradient(w: Tensor, root: Tensor, length: Tensor, u: Tensor, g: Tensor, eps
 
 
 class WMSELoss(OnViews):
-    """eps: of the covariance, how much is replaced by I.  0: the paper's, for n > d and no dead feature.
+    """eps: the part of the covariance that is replaced by I.  The paper's 0 needs n > d and no dead feature.
 
     >>> z = torch.randn(2, 64, 8)
     >>> bool(WMSELoss()(z[0], z[0]) < 1e-5), bool(WMSELoss()(z) > 1)
