@@ -33,7 +33,7 @@ def test_a_line_that_says_another_run_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     write_ledger(path, [Finished(RUNS[0], {}, {})])
     path.write_text(json.dumps({**json.loads(path.read_text()), "arm": "b"}) + "\n")
-    with pytest.raises(ValueError, match=r"says it is of 'b', and the run is 'a, x, seed 1'"):
+    with pytest.raises(ValueError, match=r"is of the arm 'b', but the run is 'a, x, seed 1'"):
         restore(path, RUNS, tmp_path / "out")
 
 

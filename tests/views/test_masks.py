@@ -98,5 +98,5 @@ def test_bad_masks(says: str, given: dict) -> None:
 
 
 def test_a_grid_that_leaves_nothing_to_see_is_refused() -> None:
-    with pytest.raises(ValueError, match=r"leave fewer than 4 to see of a grid of 2 x 2"):
+    with pytest.raises(ValueError, match=r"leave fewer than 4 patches of a grid of 2 x 2"):
         BlockMasks((2, 2)).draw(3, generator())

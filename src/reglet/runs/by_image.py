@@ -1,19 +1,19 @@
 """Two encoders on the same test images: the difference of their scores, with an interval paired by image.
 
-An image i has a score a_i from the one and b_i from the other: 0 or 1 for wrong and right, or a number between (such as
-the share of corruptions under which it is classified correctly).
+Image i has a score a_i from one encoder and b_i from the other: 0 for wrong, 1 for right, or a number between, such as
+the share of corruptions under which it is classified correctly.
 
     d_i = b_i - a_i,     difference = mean d
 
-Interval: the images are drawn again with replacement, `draws` times; 2.5 % and 97.5 % of the means (Efron's percentile
-bootstrap).  p: of the hypothesis that d_i and -d_i are equally likely, by the sign-flip test.  For scores of 0 and 1
-that test is McNemar's (1947), and p is exact: of the m images that only one of the two has right, k or fewer are right
-by the worse one with probability
+Interval: images are drawn with replacement, `draws` times, and the interval goes from 2.5 % to 97.5 % of the means
+(Efron's percentile bootstrap).  p: the sign-flip test of the hypothesis that d_i and -d_i are equally likely.  For
+scores of 0 and 1 it is McNemar's exact test (1947): m images are right for one encoder only, k of them for the worse
+one, and
 
     p = min(1, 2 sum_{j <= k} C(m, j) / 2^m)
 
-A difference is told where the interval excludes 0 and p, corrected for the number of differences in a table by Holm's
-procedure (`reglet.runs.verdict.holm`), is at most 5 %.
+There is a difference if the interval excludes 0 and the corrected p is at most 5 %.  p is corrected for the number of
+differences in a table by Holm's procedure (`reglet.runs.verdict.holm`).
 
 The interval says what other test images would change.  It does not say what another seed of training would change.
 """
@@ -37,10 +37,10 @@ _AT_ONCE = 1 << 22  # random numbers
 
 @dataclass(frozen=True)
 class ByImage:
-    """difference: candidate minus base, with its interval.  p: of no difference, not yet corrected.
+    """difference: candidate minus base, with its interval.  p: the p-value of no difference, not yet corrected.
 
-    gained, lost: images on which the candidate scores higher, and lower.  judged: False for a number that is no score,
-    such as a rank: then nothing is better or worse.
+    gained, lost: the numbers of images on which the candidate scores higher, and lower.
+    judged: False for a number that is no score, such as a rank, where nothing is better or worse.
 
     >>> import torch
     >>> seen = by_image(torch.tensor([0.0, 0, 0, 1]), torch.tensor([1.0, 1, 0, 1]))
@@ -60,7 +60,7 @@ class ByImage:
     judged: bool = True
 
     def told(self, p: float | None = None) -> Told:
-        """p: the corrected one, where several differences are told at once."""
+        """p: the corrected p-value, if several differences are tested at once."""
         if not self.judged:
             return "none"
         if (self.p if p is None else p) > LEVEL or self.low <= 0 <= self.high:
@@ -69,7 +69,7 @@ class ByImage:
 
 
 def correct_images(scores: Tensor, labels: Int[Tensor, " n"]) -> Float[Tensor, " n"]:
-    """1 for each image whose guess is its label, else 0.  scores: (n, classes), or the guessed classes (n).
+    """1 for each image that is classified correctly, else 0.  scores: (n, classes), or the guessed classes (n).
 
     >>> import torch
     >>> correct_images(torch.tensor([[0.9, 0.1], [0.8, 0.2]]), torch.tensor([0, 1])).tolist()
@@ -108,7 +108,7 @@ def by_image(
 
 
 def mcnemar(gained: int, lost: int) -> float:
-    """Exact two-sided p-value: images that only the one, and only the other, has right.
+    """The exact two-sided p-value, from the numbers of images that only one encoder, and only the other, has right.
 
     >>> mcnemar(5, 0), mcnemar(1, 1), mcnemar(0, 0)
     (0.0625, 1.0, 1.0)
@@ -128,7 +128,7 @@ def statistic_by_image(
     seed: int = 0,
     halves: int = HALVES,
 ) -> ByImage:
-    """The difference of a number that has no score for each image, such as the rank of the features.
+    """The difference of a number that is not a mean over images, such as the rank of the features.
 
     Drawing images twice would lower a rank.  So halves of the images are drawn without replacement, the same ones for
     both, and the spread of their differences is that of the difference on all images (delete-half jackknife, Wu 1986).
@@ -155,7 +155,7 @@ def statistic_by_image(
 
 
 def tell(found: Sequence[ByImage]) -> list[tuple[float, Told]]:
-    """The corrected p-value and the word of each difference of one table.
+    """The corrected p-value and the verdict of each difference of one table.
 
     >>> import torch
     >>> base, better = torch.zeros(20), torch.ones(20)
@@ -168,7 +168,7 @@ def tell(found: Sequence[ByImage]) -> list[tuple[float, Told]]:
 
 
 def _bootstrap(d: np.ndarray, seed: int, draws: int) -> tuple[float, float]:
-    """Of the mean of d.  How often each different value is drawn is multinomial, so equal values cost nothing."""
+    """The interval of the mean of d.  Counts of each different value are drawn, so equal values cost nothing."""
     values, counts = np.unique(d, return_counts=True)
     random, means, n = np.random.default_rng(seed), [], len(d)
     for part in _parts(draws, len(values)):
@@ -178,7 +178,7 @@ def _bootstrap(d: np.ndarray, seed: int, draws: int) -> tuple[float, float]:
 
 
 def _sign_flips(d: np.ndarray, seed: int) -> float:
-    """Share of random signs whose sum is as far from 0 as that of d; d itself is counted."""
+    """The share of random signs whose sum is as far from 0 as the sum of d; d itself counts as one draw."""
     d = d[d != 0]
     if not len(d):
         return 1.0
@@ -190,6 +190,6 @@ def _sign_flips(d: np.ndarray, seed: int) -> float:
 
 
 def _parts(total: int, width: int) -> list[int]:
-    """Rows at a time, so that few random numbers are held at once."""
+    """Numbers of rows, so that few random numbers are held at once."""
     rows = max(1, _AT_ONCE // width)
     return [min(rows, total - start) for start in range(0, total, rows)]

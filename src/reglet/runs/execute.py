@@ -1,7 +1,7 @@
-"""All runs of an experiment: those that are stored are read, the others computed and stored as soon as they are there.
+"""All runs of an experiment.  Stored runs are read; the others are computed, and each is stored when it is finished.
 
-`jobs` worker processes of one thread each share the machine.  Each reads the data once.  Ctrl-C is for the parent: it
-starts no more runs and lets those under way finish.  Workers end with their parent, however that ends.
+`jobs` worker processes of one thread each share the machine.  Each reads the data once.  After Ctrl-C the parent starts
+no more runs and lets the current ones finish.  Workers end when their parent ends, however that happens.
 """
 
 import multiprocessing
@@ -38,9 +38,10 @@ def execute(
 ) -> list[Finished]:
     """The results, in the order of `runs`.
 
-    compute: run, data -> scores.  It and `load` are functions of a module, or a `partial` of one, because other
-    processes call them.  Files of its own go beside the result, under the run's key: the result is written last.
-    jobs: 1 computes in this process.  about: stored beside each result.  line: what is printed of one.
+    compute: run, data -> scores.  It may write files beside the result, named by the run's key; the result is written
+        last.  It and `load` are functions of a module, or a `partial` of one, because other processes call them.
+    jobs: number of processes; 1 computes in this one.
+    about: stored beside each result.  line: the text that is printed for a result.
 
     >>> from tempfile import TemporaryDirectory
     >>> def score(run, data):
@@ -80,7 +81,7 @@ def in_words(finished: Finished) -> str:
 
 
 def resolve(jobs: Jobs) -> int:
-    """auto: as many as there are cores, or one where there is an accelerator, which runs would fight for."""
+    """The number of processes.  auto: one for each core, but only one if the machine has an accelerator."""
     if jobs == "auto":
         if torch.accelerator.is_available():
             return 1
@@ -91,7 +92,7 @@ def resolve(jobs: Jobs) -> int:
 
 
 class Job:
-    """What a worker does with a run, whichever it is.  Of several ranks the first stores the result."""
+    """What a worker does with each run.  If a run has several ranks, the first stores the result."""
 
     def __init__(self, compute: Callable[[Run, Any], Json], load: Callable[[], Any], out: Path, about: Json) -> None:
         self.compute, self.load, self.out, self.about = compute, load, out, about
@@ -119,7 +120,7 @@ def _in_workers(missing: Sequence[Run], job: Job, count: int, done: Done) -> Non
         waiting, under_way = list(reversed(missing)), set[Future[Finished]]()
         try:
             while waiting or under_way:
-                # No more than can start at once: what the pool was given it computes, even when asked to stop.
+                # No more than can start at once: the pool computes all that it was given, even when asked to stop.
                 while waiting and len(under_way) < count:
                     under_way.add(pool.submit(_work, waiting.pop()))
                 finished, under_way = wait(under_way, return_when=FIRST_COMPLETED)
@@ -130,8 +131,8 @@ def _in_workers(missing: Sequence[Run], job: Job, count: int, done: Done) -> Non
             raise
 
 
-_job: Job  # of a worker process,
-_data: Any  # read once, not sent with every run
+_job: Job  # of a worker process
+_data: Any  # of a worker process: read once, not sent with every run
 
 
 def _start_worker(job: Job) -> None:

@@ -2,10 +2,10 @@
 
     d_s = candidate_s - base_s,     m = mean d,     e = std(d) / sqrt(n),     [m - q e, m + q e],  q = t_{n-1, 0.975}
 
-Measured: how often in 100 an interval excludes the true mean, of 100,000 samples for t and 2,000 for bootstrap-t, which
-this module used before (commit 19788c6; all resamples up to n = 5, then 2,000).  Differences were drawn from a normal
-distribution; as the difference of two arms whose scores are skewed (exponential); as accuracies on 300 images
-that differ by a few; the same with many ties; and skewed themselves (exponential).  Five would be right.
+The table shows how often in 100 an interval excludes the true mean; 5 is right.  It is from 100,000 samples for t, and
+2,000 for bootstrap-t, which this module used before (commit 19788c6; all resamples up to n = 5, then 2,000).  The
+differences are normal; or of two arms with skewed (exponential) scores; or of accuracies on 300 images that differ by a
+few; or the same with many ties; or skewed themselves (exponential).
 
                               n =    3     4     5     6     8    10    15    20
     normal          t              4.9   5.0   4.9   5.0   4.8   5.0   5.0   4.9
@@ -19,10 +19,10 @@ that differ by a few; the same with many ties; and skewed themselves (exponentia
     skewed          t             11.6  12.0  11.8  11.3  10.6   9.9   8.9   7.9
                     bootstrap-t   20.3   6.8   5.9   7.2   7.6   6.0   6.8   4.9
 
-t is right or careful wherever the difference is symmetric, and without an effect it is: two arms that are alike can be
-swapped.  Bootstrap-t is better only for skewed differences, fails on accuracies of few seeds, and at four and five
-seeds is 1.7 and 1.3 times as wide on normal ones.  Below four seeds nothing is decided all the same: three whole
-numbers agree by chance too often.
+t is right or careful for symmetric differences.  Without an effect, differences are symmetric, because two equal arms
+can be swapped.  Bootstrap-t is better only for skewed differences.  It fails on accuracies of few seeds, and on normal
+differences it is 1.7 and 1.3 times as wide at four and five seeds.  Below four seeds nothing is decided: three
+accuracies agree by chance too often.
 """
 
 import math
@@ -39,7 +39,7 @@ MOST_SEEDS = 1_000
 
 @dataclass(frozen=True)
 class Interval:
-    """95 %, of a mean.  One value has an infinite one.
+    """The 95 % interval of a mean.  It is infinite for one value.
 
     >>> Interval(mean=2.0, low=1.0, high=3.0, n=5).half
     1.0
@@ -72,7 +72,7 @@ class Interval:
 
 
 def interval(values: Sequence[float]) -> Interval:
-    """Of the mean of one value per seed.
+    """The interval of the mean, from one value for each seed.
 
     >>> seen = interval([1.0, 2.0, 3.0])
     >>> seen.mean, round(seen.low, 3), round(seen.high, 3)
@@ -85,14 +85,14 @@ def interval(values: Sequence[float]) -> Interval:
         raise ValueError(f"a score is not finite: {list(values)}")
     m = mean(values)
     spread = stdev(values) if n > 1 else math.inf
-    if spread <= 1e-12 * max(1.0, abs(m)):  # every seed says the same; what is left is rounding
+    if spread <= 1e-12 * max(1.0, abs(m)):  # all seeds agree up to rounding
         return Interval(m, m, m, n)
     half = _quantile(LEVEL, n) * spread / math.sqrt(n) if n > 1 else math.inf
     return Interval(m, m - half, m + half, n)
 
 
 def difference(candidate: Mapping[int, float], base: Mapping[int, float]) -> Interval:
-    """Of candidate minus base, over the seeds that both have.
+    """The interval of candidate minus base, over the seeds that both have.
 
     >>> difference({0: 0.75, 1: 0.5}, {0: 0.5, 1: 0.25, 2: 0.9}).mean  # seed 2 has no partner
     0.25
@@ -105,9 +105,9 @@ def difference(candidate: Mapping[int, float], base: Mapping[int, float]) -> Int
 
 @dataclass(frozen=True)
 class Paired:
-    """difference: the mean of candidate minus base.  p: of no difference.  seeds_needed: None if more than 1,000.
+    """difference: the mean of candidate minus base.  p: the p-value of no difference.
 
-    verdict: none where neither more nor less is better.
+    seeds_needed: None if more than 1,000.  verdict: "none" for a number that is no score.
 
     >>> paired([0.50, 0.51, 0.49], [0.53, 0.55, 0.51]).verdict
     'cannot be told'
@@ -125,7 +125,7 @@ class Paired:
 
 
 def paired(base: Sequence[float], candidate: Sequence[float], *, larger_is_better: bool | None = True) -> Paired:
-    """Two arms over the same seeds: is there a difference, and how many seeds would tell?
+    """Two arms over the same seeds: is there a difference, and how many seeds would show it?
 
     larger_is_better: None for a number that is no score, such as a rank.
 
@@ -144,7 +144,7 @@ def paired(base: Sequence[float], candidate: Sequence[float], *, larger_is_bette
 
 
 def seeds_needed(seen: Interval, effect: float, *, level: float = LEVEL) -> int | None:
-    """Seeds at which a true difference of `effect` is told from zero in four of five attempts, by the spread seen.
+    """The number of seeds that show a true difference of `effect` in four of five attempts, given the spread seen.
 
     >>> seeds_needed(interval([1.0, -1.0, 2.0]), effect=1.0)
     21
@@ -167,14 +167,14 @@ def seeds_needed(seen: Interval, effect: float, *, level: float = LEVEL) -> int 
 
 
 def _power(size: float, n: int, level: float) -> float:
-    """Chance that n seeds tell an effect of `size` standard deviations from zero."""
+    """The chance that n seeds show an effect of `size` standard deviations."""
     from scipy.special import nctdtr
 
     return 1 - float(nctdtr(n - 1, size * math.sqrt(n), _quantile(level, n)))
 
 
 def _quantile(level: float, n: int) -> float:
-    """Of t with n - 1 degrees of freedom, two-sided."""
+    """The two-sided quantile of t with n - 1 degrees of freedom."""
     from scipy.special import stdtrit
 
     return float(stdtrit(n - 1, 1 - level / 2))

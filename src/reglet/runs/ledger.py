@@ -1,9 +1,9 @@
-"""Finished runs as one file of the repository: a line for each, so that another machine goes on where this one stopped.
+"""Finished runs as one file of the repository, one line for each.  Another machine can then continue an experiment.
 
     {"arm", "seed", "fold", "digest", "scores", "about"}
 
-The digest is the run's key, which depends on every setting and on the data.  So a design that was changed since finds
-none of its runs here, and computes them.
+The digest is the run's key, which depends on every setting and on the data.  So a design that has changed finds none of
+its runs here, and computes them.
 """
 
 import json
@@ -18,7 +18,7 @@ DIGITS = 6  # significant, of scores and seconds
 
 
 def write_ledger(path: Path, results: Sequence[Finished]) -> None:
-    """Lines of other runs stay: a recipe may be half done at two lengths.
+    """Adds the results.  Lines of other runs stay: a recipe may be half done at two lengths.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as place:
@@ -38,9 +38,7 @@ def read_ledger(path: Path) -> dict[str, Json]:
 
 
 def restore(path: Path, runs: Sequence[Run], folder: Path) -> int:
-    """Put those of `runs` that the ledger has and `folder` lacks into `folder`, as if they had been computed there.
-
-    Gives their number.
+    """Copies the runs that the ledger has and `folder` lacks into `folder`.  Returns their number.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as place:
@@ -54,7 +52,7 @@ def restore(path: Path, runs: Sequence[Run], folder: Path) -> int:
         if row is None or stored(run, folder) is not None:
             continue
         if (row["arm"], row["seed"], row["fold"]) != (run.arm, run.seed, run.fold):
-            raise ValueError(f"{path}: the line of {run.key} says it is of {row['arm']!r}, and the run is {run.name!r}")
+            raise ValueError(f"{path}: the line of {run.key} is of the arm {row['arm']!r}, but the run is {run.name!r}")
         folder.mkdir(parents=True, exist_ok=True)
         store(Finished(run, row["scores"], row["about"]), folder)
         count += 1

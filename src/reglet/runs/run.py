@@ -1,4 +1,4 @@
-"""A run, and the store of finished ones: a file each, whose name is a digest of all that the run depends on."""
+"""A run, and the store of finished runs: one file each, named by a digest of everything that the run depends on."""
 
 import hashlib
 import json
@@ -16,8 +16,8 @@ Json = dict[str, Any]
 class Run:
     """One arm on one seed and fold.  Runs with the same seed and fold are paired.
 
-    fold: the part that is tested, or the data set; "" where there is one only.
-    settings: everything else that the result depends on, the digest of the data too.  What JSON can hold.
+    fold: the part that is tested, or the data set; "" if there is only one.
+    settings: everything else that the result depends on, with the digest of the data.  JSON must be able to hold it.
 
     >>> Run("SMI", 3, fold="sketch", settings={"steps": 100}).name
     'SMI, sketch, seed 3'
@@ -48,14 +48,14 @@ class Run:
 
 
 def as_read(value: Json) -> Json:
-    """What a file with `value` gives back: lists for tuples."""
+    """`value` as it comes back from a file: tuples become lists."""
     plain: Json = json.loads(json.dumps(value))
     return plain
 
 
 @dataclass(frozen=True)
 class Finished:
-    """about: commit, date, seconds; what the result should not depend on.
+    """about: facts that the result should not depend on: commit, date, seconds.
 
     >>> Finished(Run("SMI", 0), {"knn": 0.61}, {"seconds": 12.0}).scores["knn"]
     0.61
@@ -67,7 +67,7 @@ class Finished:
 
 
 def store(finished: Finished, folder: Path) -> None:
-    """All of it or nothing, whatever stops the process.
+    """Writes the whole file or nothing, even if the process is killed.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as place:
@@ -82,7 +82,7 @@ def store(finished: Finished, folder: Path) -> None:
 
 
 def stored(run: Run, folder: Path) -> Finished | None:
-    """The result of this very run.  A file that says it is of another one counts as none.
+    """The stored result of this run, or None.  A file that describes another run counts as None.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as place:

@@ -1,4 +1,4 @@
-"""What a recipe found, as the file that tables, documents and figures are generated from.
+"""The results of a recipe, as the file that tables, documents and figures are made from.
 
     {"recipe", "command", "commit", "date", "minutes",        how to repeat it
      "transcribed",                                           from a document, not from stored runs
@@ -13,8 +13,8 @@
                  "minutes",                                   CPU minutes of one seed of both arms
                  "verdict", "why", "seeds_needed"}]}
 
-Claims of one file on one table of a paper (`where`) are corrected together.  A verdict that is not the rule's is
-refused, whoever wrote it.
+Claims of one file on one table of a paper (`where`) are corrected together.  A verdict that does not follow from the
+rule is refused.
 """
 
 import json
@@ -121,7 +121,7 @@ def summarise(
     of: str = "images seen",
     transcribed: bool = False,
 ) -> Json:
-    """With the verdicts.  share: of the paper's budget, counted in `of`; None where that is not known.
+    """The summary with its verdicts.  share: of the paper's budget, counted in `of`; None if unknown.
 
     >>> from reglet.runs import interval
     >>> claim = Claim(interval([1.9, 2.1, 2.0, 2.2, 1.8]), printed=2.0)
@@ -160,7 +160,7 @@ def summarise(
 
 
 def write_summary(path: Path, summary: Json) -> None:
-    """As `path`, whole or not at all.
+    """Writes the whole file or nothing.
 
     >>> from tempfile import TemporaryDirectory
     >>> how = {"command": "python -m mine", "commit": "abc", "date": "2026-11-18", "minutes": 5.0, "share": 0.01}
@@ -173,7 +173,7 @@ def write_summary(path: Path, summary: Json) -> None:
 
 
 def read_summary(path: Path) -> Json:
-    """What `write_summary` wrote, after checking its fields and its verdicts.
+    """Reads what `write_summary` wrote, and checks its fields and verdicts.
 
     >>> from tempfile import TemporaryDirectory
     >>> how = {"command": "python -m mine", "commit": "abc", "date": "2026-11-18", "minutes": 5.0, "share": 0.01}
@@ -186,7 +186,7 @@ def read_summary(path: Path) -> Json:
 
 
 def check(summary: Json, *, where: str = "summary") -> Json:
-    """The summary, if it has every key with its type and the verdicts of the rule."""
+    """The summary.  An error unless it has every key with its type, and the verdicts that follow from the rule."""
     _require(summary, SUMMARY, where)
     for i, claim in enumerate(summary["claims"]):
         at = f"{where}.claims[{i}]"
@@ -209,7 +209,7 @@ def check(summary: Json, *, where: str = "summary") -> Json:
 
 
 def evidence(claim: Json) -> Claim:
-    """Of a claim in a summary."""
+    """The evidence of a claim in a summary."""
     sign: Literal[1, -1] = 1 if claim["sign"] > 0 else -1
     gates = tuple(_gate(gate) for gate in claim["gates"])
     printed, margin = (None if claim[key] is None else float(claim[key]) for key in ("printed", "margin"))

@@ -1,6 +1,6 @@
-"""Finished runs as a table: for each arm its mean, and its paired difference from another arm.
+"""Finished runs as a table: the mean of each arm, and its paired difference from another arm.
 
-The unit is a seed.  Where a seed has several folds, their mean is its score; a seed that lacks a fold is left out.
+The unit is a seed.  If a seed has several folds, its score is their mean; a seed that lacks a fold is left out.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,7 +30,7 @@ class Cell:
 def by_seed(
     results: Sequence[Finished], arm: str, measure: str, *, folds: Sequence[str] | None = None
 ) -> dict[int, float]:
-    """For every seed the mean over folds, all that any run has or those given.
+    """The mean over folds for every seed.  folds: by default all folds of any run.
 
     >>> from reglet.runs import Run
     >>> results = [Finished(Run("SMI", seed), {"knn": 0.5 + seed / 10}, {}) for seed in (0, 1)]
@@ -48,7 +48,7 @@ def by_seed(
 def compare(
     results: Sequence[Finished], arm: str, versus: str, measure: str, *, folds: Sequence[str] | None = None
 ) -> Interval:
-    """Of arm minus versus, paired by seed and fold.
+    """The interval of arm minus versus, paired by seed and fold.
 
     >>> from reglet.runs import Run
     >>> arms = {"a": 0.5, "b": 0.75}
@@ -66,7 +66,7 @@ def table(
     base: str | Mapping[str, str] = "",
     folds: Sequence[str] | None = None,
 ) -> list[list[Cell]]:
-    """A row for each arm, a cell for each measure.  base: the arm that others are compared with, or one for each.
+    """A row for each arm, a cell for each measure.  base: the arm that all are compared with, or arm -> its base.
 
     >>> from reglet.runs import Run
     >>> arms = {"a": 0.5, "b": 0.75}
@@ -91,7 +91,7 @@ def table(
 
 
 def markdown(rows: Sequence[Sequence[Cell]], *, digits: int = 2) -> str:
-    """Mean ± half of its 95 % interval; in brackets the difference from the arm in the second column.
+    """Mean ± half of its 95 % interval.  In brackets: the difference from the arm in the second column.
 
     >>> from reglet.runs import Run
     >>> results = [Finished(Run("SMI", seed), {"knn": 0.5 + seed / 10}, {}) for seed in (0, 1)]

@@ -4,16 +4,17 @@
     smaller        it excludes 0 and lies below the printed effect
     excluded       it lies below the printed effect and contains 0, or lies on the other side of 0
     underpowered   it contains both, or there are fewer than five seeds
-    cannot show    a health gate failed, so that no effect could have shown
+    cannot show    a health gate failed, so no effect could have shown
 
-A claim that two arms are level has a margin: it holds where the interval lies within, is excluded where it lies
-outside, and is underpowered where it crosses the edge.  A claim without a figure has a direction: it holds where the
-interval excludes 0 on that side, is excluded on the other, and is underpowered where it contains 0.
+A claim that two arms are level has a margin.  It holds if the interval lies within the margin, is excluded if the
+interval lies outside, and is underpowered if the interval crosses the edge.  A claim without a figure has a direction.
+It holds if the interval excludes 0 on that side, is excluded on the other side, and is underpowered if the interval
+contains 0.
 
-Several claims on one table of a paper are corrected together.  "Excludes 0" and "lies below the printed effect" are two
-hypotheses of a claim, of which one at most is true.  So of the 2m hypotheses of m claims at most m are true, and Holm's
-procedure with that count (Shaffer 1986) holds the chance of any wrong verdict in the table at 5 %: the j-th smallest
-p-value is multiplied by min(m, 2m - j + 1).
+Several claims on one table of a paper are corrected together.  A claim tests two hypotheses: the effect is 0, and the
+effect is the printed one.  At most one of the two is true, so at most m of the 2m hypotheses of m claims.  With that
+count, Holm's procedure (Shaffer 1986) multiplies the j-th smallest p-value by min(m, 2m - j + 1).  The chance of any
+wrong verdict in the table is then at most 5 %.
 """
 
 from collections.abc import Sequence
@@ -24,12 +25,12 @@ from reglet.runs.interval import LEVEL, Interval, seeds_needed
 
 Word = Literal["holds", "smaller", "excluded", "underpowered", "cannot show"]
 WORDS: tuple[Word, ...] = ("holds", "smaller", "excluded", "underpowered", "cannot show")
-SEEDS = 5  # the least that a verdict rests on
+SEEDS = 5  # the fewest for a verdict
 
 
 @dataclass(frozen=True)
 class Gate:
-    """A condition of health: without it no effect could show.  rule: what value must be, beside the threshold.
+    """A condition without which no effect could show.  rule: how the value must compare with the threshold.
 
     >>> Gate("baseline above raw pixels", 34.6, 38.2).passed
     False
@@ -47,9 +48,9 @@ class Gate:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a paper says of a difference, and ours.
+    """A paper's claim about a difference, and our measurement of it.
 
-    printed: its effect in our unit; None where it prints no figure.  margin: of a claim that two arms are level.
+    printed: the paper's effect in our unit; None if it prints no figure.  margin: for a claim that two arms are level.
     sign: the direction of a claim without a figure.
 
     >>> from reglet.runs import interval
@@ -72,9 +73,9 @@ class Claim:
 
 @dataclass(frozen=True)
 class ClaimVerdict:
-    """why: the gates that failed.  seeds_needed: for 80 % power, where more would help; None if over 1,000.
+    """why: the gates that failed.  seeds_needed: for 80 % power, if more seeds would help; None if over 1,000.
 
-    adjusted: the corrected p-values, of no effect and of the printed one (or of the edge of the margin).
+    adjusted: the corrected p-values of no effect and of the printed effect, or of the two edges of the margin.
 
     >>> from reglet.runs import interval
     >>> judge([Claim(interval([1.9, 2.1, 2.0]), printed=2.0)])[0].word  # three seeds are too few
@@ -112,7 +113,7 @@ def judge(claims: Sequence[Claim]) -> list[ClaimVerdict]:
 
 
 def judge_tables(claims: Sequence[Claim], tables: Sequence[str]) -> list[ClaimVerdict]:
-    """The verdicts of several tables, each corrected for its own claims.  tables: that of each claim."""
+    """The verdicts of several tables, each corrected for its own claims.  tables: the table of each claim."""
     verdicts: dict[int, ClaimVerdict] = {}
     for name in dict.fromkeys(tables):
         mine = [i for i, table in enumerate(tables) if table == name]
@@ -121,7 +122,7 @@ def judge_tables(claims: Sequence[Claim], tables: Sequence[str]) -> list[ClaimVe
 
 
 def correct(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
-    """Adjusted p-values of m pairs of hypotheses, of each of which one at most is true.
+    """Adjusted p-values of m pairs of hypotheses.  At most one of each pair is true.
 
     >>> correct([(0.01, 0.5)]), correct([(0.01, 1.0), (0.02, 1.0)])
     ([(0.01, 0.5)], [(0.02, 1.0), (0.04, 1.0)])
@@ -136,7 +137,7 @@ def correct(pairs: Sequence[tuple[float, float]]) -> list[tuple[float, float]]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Adjusted p-values of m hypotheses, each of which may be true (Holm 1979): the j-th smallest times m - j + 1.
+    """Adjusted p-values of m hypotheses (Holm 1979): the j-th smallest is multiplied by m - j + 1.
 
     >>> holm([0.01, 0.04, 0.5])
     [0.03, 0.08, 0.5]
@@ -150,14 +151,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def _tests(claim: Claim) -> tuple[float, float]:
-    """p-values of no effect and of the printed one.  Of a level claim: of the two edges of the margin."""
+    """The p-values of no effect and of the printed effect; for a level claim, of the two edges of the margin."""
     if claim.margin is not None:
         return claim.ours.p(-claim.margin), claim.ours.p(claim.margin)
     return claim.ours.p(), 1.0 if claim.printed is None else claim.ours.p(claim.printed)
 
 
 def _word(claim: Claim, zero: bool, printed: bool) -> Word:
-    """zero, printed: is that hypothesis rejected?"""
+    """zero, printed: whether that hypothesis is rejected."""
     m = claim.ours.mean
     if claim.margin is not None:
         if abs(m) < claim.margin:
@@ -181,7 +182,7 @@ def _failed(claim: Claim) -> str:
 
 
 def _needed(claim: Claim, claims: int) -> int | None:
-    """At the level at which the first of so many claims is tested.  Without a printed figure, by the one seen."""
+    """The seeds needed at the level of the first of `claims` tests.  Without a printed effect, for the one seen."""
     effect = claim.printed if claim.printed is not None else claim.margin or claim.ours.mean
     found = seeds_needed(claim.ours, effect, level=LEVEL / max(claims, 1))
     return None if found is None else max(found, SEEDS)

@@ -1,4 +1,4 @@
-"""Gaussian blur, a sigma for each image."""
+"""Gaussian blur with a sigma for each image."""
 
 import math
 from dataclasses import dataclass
@@ -14,9 +14,9 @@ _LARGE, _TILE = 128, 32  # pixels
 
 
 def gaussian_blur(x: Float[Tensor, "n c h w"], sigma: Float[Tensor, " n"], *, kernel: int) -> Float[Tensor, "n c h w"]:
-    """A separable window of `kernel` pixels, reflected at the border: torchvision's `gaussian_blur` on floats.
+    """A separable window of `kernel` pixels, reflected at the border, as torchvision's `gaussian_blur` on floats.
 
-    Both directions are products with a banded matrix for each image, which holds the reflection too.
+    Each direction is a product with a banded matrix, which includes the reflection.
 
     >>> x = torch.zeros(1, 1, 5, 5)
     >>> x[0, 0, 2, 2] = 1
@@ -35,7 +35,7 @@ def gaussian_blur(x: Float[Tensor, "n c h w"], sigma: Float[Tensor, " n"], *, ke
 
 
 def blurred(x: Tensor, sigma: Tensor, *, kernel: int) -> Tensor:
-    """`gaussian_blur` without its questions, one of which reads sigma."""
+    """`gaussian_blur` without its checks, one of which would wait for the device."""
     height, width = x.shape[2:]
     offset = torch.arange(kernel, device=x.device) - kernel // 2
     window = torch.softmax(-0.5 * (offset / sigma[:, None]) ** 2, dim=1)
@@ -48,7 +48,7 @@ def blurred(x: Tensor, sigma: Tensor, *, kernel: int) -> Tensor:
 
 
 def _band(window: Float[Tensor, "n k"], size: int) -> Float[Tensor, "n size size"]:
-    """Row o weighs the pixels around o; those beyond the border are mirrored back, without repeating the border."""
+    """Row o holds the weights of the pixels around o.  Pixels beyond the border are mirrored without repeating it."""
     k = window.shape[1]
     pixel = torch.arange(size, device=window.device)
     at = pixel[:, None] + torch.arange(k, device=window.device) - k // 2
@@ -59,16 +59,16 @@ def _band(window: Float[Tensor, "n k"], size: int) -> Float[Tensor, "n size size
 
 
 def _taps(window: Float[Tensor, "n k"], sigma: Float[Tensor, " n"]) -> list[Float[Tensor, "1 _"]]:
-    """Each window without the taps beyond 6 sigma: their weight is below 2e-8, which float32 does not see."""
+    """Each window without the taps beyond 6 sigma: their weight is below 2e-8, which is nothing in float32."""
     middle = window.shape[1] // 2
     reach = [min(middle, math.ceil(6 * s)) for s in sigma.tolist()]
     return [row[None, middle - r : middle + r + 1] for row, r in zip(window, reach, strict=True)]
 
 
 def _tiled(x: Tensor, window: Float[Tensor, "n k"]) -> Tensor:
-    """The same in tiles that overlap by the window, because the matrix of a whole row is mostly zeros.
+    """The same in tiles that overlap by the window.  The matrix of a whole row would be mostly zeros.
 
-    On a CPU twice as fast at 224 px with 23 taps, and slower below 128 px.
+    On a CPU this is twice as fast at 224 px with 23 taps, and slower below 128 px.
     """
     n, width = len(x), x.shape[3]
     k, long = window.shape[1], _TILE + window.shape[1] - 1
@@ -83,7 +83,7 @@ def _tiled(x: Tensor, window: Float[Tensor, "n k"]) -> Tensor:
 
 @dataclass(frozen=True)
 class Blur:
-    """sigma uniform in a range, with probability `p`.
+    """A blur with probability `p`, its sigma uniform in a range.
 
     >>> sigma = Blur(kernel=5, p=1.0).draw(1000)
     >>> bool(sigma.min() >= 0.1), bool(sigma.max() <= 2.0)

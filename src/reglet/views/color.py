@@ -1,5 +1,5 @@
-"""What happens to colours: brightness, contrast, saturation, hue, grey, solarization, by a factor for each image; and
-the normalisation of channels."""
+"""Brightness, contrast, saturation, hue, grey and solarization, with a factor for each image; and the normalisation of
+channels."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -17,7 +17,7 @@ _GREY = (0.2989, 0.587, 0.114)
 
 
 def rgb_to_grayscale(x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n 1 h w"]:
-    """0.2989 r + 0.587 g + 0.114 b; one channel is grey already.
+    """0.2989 r + 0.587 g + 0.114 b.  An image of one channel stays as it is.
 
     >>> round(rgb_to_grayscale(torch.tensor([1.0, 0.0, 0.0]).view(1, 3, 1, 1)).item(), 4)
     0.2989
@@ -30,7 +30,7 @@ def rgb_to_grayscale(x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n 1 h w"]:
 
 
 def adjust_brightness(x: Float[Tensor, "n c h w"], factor: Float[Tensor, " n"]) -> Float[Tensor, "n c h w"]:
-    """clip(f x): torchvision's, on floats.
+    """clip(f x), as torchvision on floats.
 
     >>> adjust_brightness(torch.full((1, 3, 1, 1), 0.5), torch.tensor([1.5])).flatten().tolist()
     [0.75, 0.75, 0.75]
@@ -39,7 +39,7 @@ def adjust_brightness(x: Float[Tensor, "n c h w"], factor: Float[Tensor, " n"]) 
 
 
 def adjust_contrast(x: Float[Tensor, "n c h w"], factor: Float[Tensor, " n"]) -> Float[Tensor, "n c h w"]:
-    """clip(f x + (1 - f) m), m the mean grey of the image: torchvision's, on floats.
+    """clip(f x + (1 - f) m), m the mean grey of the image, as torchvision on floats.
 
     >>> x = torch.tensor([0.25, 0.75]).view(1, 1, 1, 2)
     >>> adjust_contrast(x, torch.tensor([0.5])).flatten().tolist()
@@ -49,7 +49,7 @@ def adjust_contrast(x: Float[Tensor, "n c h w"], factor: Float[Tensor, " n"]) ->
 
 
 def adjust_saturation(x: Float[Tensor, "n c h w"], factor: Float[Tensor, " n"]) -> Float[Tensor, "n c h w"]:
-    """clip(f x + (1 - f) grey(x)): torchvision's, on floats; one channel has no saturation.
+    """clip(f x + (1 - f) grey(x)), as torchvision on floats.  One channel has no saturation and stays as it is.
 
     >>> red = torch.tensor([1.0, 0.0, 0.0]).view(1, 3, 1, 1)
     >>> [round(c, 3) for c in adjust_saturation(red, torch.tensor([0.0])).flatten().tolist()]
@@ -59,16 +59,15 @@ def adjust_saturation(x: Float[Tensor, "n c h w"], factor: Float[Tensor, " n"]) 
 
 
 def adjust_hue(x: Float[Tensor, "n c h w"], shift: Float[Tensor, " n"]) -> Float[Tensor, "n c h w"]:
-    """Hue of each image turned by `shift` in [-1/2, 1/2] of the wheel; one channel has no hue.
+    """The hue of each image, turned by `shift` in [-1/2, 1/2] of the wheel.  One channel has no hue.
 
     RGB -> HSV -> RGB in closed form, without a case for each sixth of the wheel.  With v = max and d = max - min, the
     hue in sixths of the wheel, from -3 to 3, is
 
-        H = sign(g - b) (2 d - v + g + b - r) / d,
+        H = sign(g - b) (2 d - v + g + b - r) / d.
 
-    and after the turn H' = H + 6 shift each channel is v - d clip(2 - |wrap(H' + o)|, 0, 1), o = 3, 1, -1 for r, g, b,
-    wrap to [-3, 3].  The saturation d / v of the usual detour cancels.  torchvision's `adjust_hue` on floats, to within
-    rounding.
+    After the turn, H' = H + 6 shift, and each channel is v - d clip(2 - |wrap(H' + o)|, 0, 1).  o is 3, 1, -1 for r, g,
+    b, and wrap goes to [-3, 3].  Equals torchvision's `adjust_hue` on floats, up to rounding.
 
     >>> red = torch.tensor([1.0, 0.0, 0.0]).view(1, 3, 1, 1)
     >>> adjust_hue(red, torch.tensor([1 / 3])).flatten().round().tolist()  # green
@@ -91,14 +90,14 @@ def adjust_hue(x: Float[Tensor, "n c h w"], shift: Float[Tensor, " n"]) -> Float
 
 
 def solarize(x: Float[Tensor, "n c h w"], *, threshold: float = 0.5) -> Float[Tensor, "n c h w"]:
-    """1 - x where x >= threshold.  1/2 is torchvision's 128 on uint8.
+    """1 - x where x >= threshold.  1/2 is 128 of torchvision's uint8.
 
     >>> solarize(torch.tensor([0.25, 0.75]).view(1, 1, 1, 2)).flatten().tolist()
     [0.25, 0.25]
     """
     check.images(x)
     check.finite(threshold=threshold)
-    return torch.lerp(x, 1 - x, (x >= threshold).to(x.dtype))  # six times as fast as torch.where, and as exact
+    return torch.lerp(x, 1 - x, (x >= threshold).to(x.dtype))  # six times faster than torch.where
 
 
 def color_jitter(
@@ -107,13 +106,13 @@ def color_jitter(
     order: Int64[Tensor, "n 4"],
     jitter: Bool[Tensor, " n"] | None = None,
 ) -> Float[Tensor, "n c h w"]:
-    """The four adjustments by `factors` (brightness, contrast, saturation, hue), for each image in its own `order`.
+    """The four adjustments by `factors` (brightness, contrast, saturation, hue), in the `order` of each image.
 
-    Three of them are one formula with different coefficients, so all images take their first such step together, then
-    their second, then their third; hue comes before or after these, where the image's order has it.  Clipped after each
-    step, as torchvision does on floats; on uint8 it also rounds down after each, up to 1/255 a step.
+    Three of the four are one formula with different coefficients.  So all images take their first such step together,
+    then their second, then their third, and the hue where their order has it.  Values are clipped after each step, as
+    torchvision does on floats.  On uint8 torchvision also rounds down after each step.
 
-    Images of other than three channels have neither saturation nor hue; their grey is the mean of their channels.
+    Images that do not have three channels have no saturation and no hue; their grey is the mean of their channels.
     jitter: images for which it is False stay as they are.
 
     >>> x = torch.full((1, 3, 4, 4), 0.5)
@@ -128,9 +127,9 @@ def color_jitter(
 
 
 class Steps(NamedTuple):
-    """What `color_jitter` does to which images: sorted by how many steps come before their hue.
+    """The steps of `color_jitter`.  Images are sorted by the number of steps before their hue.
 
-    counts: so many images have their hue first, second, third, last.  turned: whether any hue of these is changed.
+    counts: how many images have their hue first, second, third, last.  turned: whether any of these changes its hue.
     """
 
     rows: Int64[Tensor, " m"]
@@ -182,9 +181,9 @@ def _only(step: int, x: Tensor, factor: Tensor) -> Tensor:
 
 
 def _blend(x: Tensor, step: Tensor, factor: Tensor) -> Tensor:
-    """clip(f x + (1 - f) other); other is 0, the mean grey or the grey, by the number of the step.
+    """clip(f x + (1 - f) other), where other is 0 (brightness), the mean grey (contrast) or the grey (saturation).
 
-    The first and the last are a matrix on the channels of a pixel, the mean grey is an offset.
+    0 and the grey make a matrix on the channels of a pixel; the mean grey is an offset.
     """
     grey = _numbers(*_GREY, like=x).to(x.dtype)
     if (c := x.shape[1]) != 3:  # no colours: nothing to saturate, and all channels weigh the same
@@ -237,10 +236,9 @@ class ColorJitter:
 
 @dataclass(frozen=True)
 class Normalize:
-    """(x - mean) / std by channel; the default is ImageNet's.
+    """(x - mean) / std of each channel, by default with ImageNet's numbers.
 
-    Images of another number of channels take the average of the means and deviations for each of theirs, so that grey
-    images and those of many bands need no policy of their own.
+    Images with another number of channels use the average mean and deviation for all of their channels.
 
     >>> [round(value, 2) for value in Normalize()(torch.full((1, 3, 1, 1), 0.5)).flatten().tolist()]
     [0.07, 0.2, 0.42]

@@ -1,4 +1,4 @@
-"""A box of each image, resized to one size for all."""
+"""A box of each image, resized to one size."""
 
 import math
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from reglet.views.orientation import hflip
 from reglet.views.resample import Interpolation, matrices
 
 _TRIES = 10  # as torchvision
-_MIDDLE = 0.4999  # rounds to the middle position, and to the upper left one of two
+_MIDDLE = 0.4999  # rounds to the middle position; of two middle ones, to the upper left
 
 
-Side = int | Int64[Tensor, " n"]  # of all images alike, or of each
+Side = int | Int64[Tensor, " n"]  # one for all images, or one for each
 
 
 class Crops(NamedTuple):
     """What a view asks of each image: a box (i, j, h, w) in its pixels, resized to size x size.
 
-    exact: files are decoded whole and resized by Pillow, as other libraries do it for evaluation; training is faster.
+    exact: decode files whole and resize them by Pillow, as other libraries do for evaluation.  It is slower.
 
     >>> Crops(torch.tensor([[0, 0, 20, 30]]), size=32).size
     32
@@ -42,10 +42,10 @@ def resized_crop(
     interpolation: Interpolation = "bilinear",
     flip: Bool[Tensor, " n"] | None = None,
 ) -> Float[Tensor, "n c size size"]:
-    """Box (i, j, h, w) of each image, antialiased, as float; uint8 is brought to [0, 1].
+    """The box (i, j, h, w) of each image, resized with antialiasing, as float; uint8 becomes [0, 1].
 
-    torchvision's `resized_crop(antialias=True)` on floats, to within rounding.  On uint8 torchvision rounds to 1/255,
-    and clips what a cubic overshoots; here nothing is rounded or clipped.
+    Equals torchvision's `resized_crop(antialias=True)` on floats, up to rounding.  On uint8 torchvision rounds to 1/255
+    and clips the overshoot of a cubic; here nothing is rounded or clipped.
 
     >>> x = torch.arange(16.0).view(1, 1, 4, 4)
     >>> resized_crop(x, torch.tensor([[0, 2, 2, 2]]), size=2).squeeze().tolist()
@@ -77,10 +77,10 @@ def _resize(x: Tensor, boxes: Tensor, size: int, interpolation: Interpolation, f
 
 @dataclass(frozen=True)
 class ResizedCrop:
-    """A random box of a share `scale` of the image's area and of an aspect `ratio` (width / height, log-uniform).
+    """A random box.  scale: its share of the image's area.  ratio: its width / height, log-uniform.
 
-    As torchvision's RandomResizedCrop: ten tries, then the largest box in the middle.  A try is judged by shares, not
-    by rounded pixels, so a box that would stick out by less than half a pixel is refused here and rounded there.
+    As torchvision's RandomResizedCrop: ten tries, then the largest box in the middle.  A try is judged before pixels
+    are rounded.  So a box that sticks out by less than half a pixel is refused here, and rounded to fit there.
 
     >>> boxes = ResizedCrop(scale=(0.5, 1.0)).boxes(ResizedCrop().draw(4), height=40, width=40, size=32)
     >>> boxes.shape
@@ -99,9 +99,9 @@ class ResizedCrop:
     def draw(
         self, n: int, generator: torch.Generator | None = None, *, aspect: Float[Tensor, " n"] | None = None
     ) -> Float[Tensor, "n 4"]:
-        """aspect: width / height of each image that will come; None: all are square.
+        """aspect: width / height of each image; None: all are square.
 
-        It does not change how many numbers are drawn, so one image's aspect does not move another's box.
+        It does not change how many numbers are drawn, so the aspect of one image does not move the box of another.
         """
         device = generator.device if generator is not None else torch.device("cpu")
         u = torch.rand(n, 2 * _TRIES + 2, generator=generator, dtype=torch.float32, device=device)
@@ -131,12 +131,12 @@ class ResizedCrop:
     def cut(self, x: Tensor, boxes: Int64[Tensor, "n 4"], flip: Bool[Tensor, " n"], *, size: int) -> Tensor:
         """The boxes, resized and flipped; all on the device of x."""
         out = _resize(x, boxes, size, self.interpolation, flip)
-        return out.clamp_(0, 1) if self.interpolation == "bicubic" else out  # a cubic overshoots, a pixel cannot
+        return out.clamp_(0, 1) if self.interpolation == "bicubic" else out  # a cubic overshoots
 
 
 @dataclass(frozen=True)
 class PadCrop:
-    """`padding` black pixels on every side, then a box of the view's size, unresized: supervised training on CIFAR.
+    """Pads with `padding` black pixels, then cuts a box of the view's size, as supervised training on CIFAR does.
 
     >>> crop = PadCrop(padding=4)
     >>> boxes = crop.boxes(crop.draw(6), height=32, width=32, size=32)

@@ -1,4 +1,4 @@
-"""What was drawn for one view, as data: kept with the batch, replayed, predicted, inverted."""
+"""The random numbers of one view, as data: they can be kept with the batch, replayed, predicted and inverted."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
@@ -12,10 +12,10 @@ from reglet.moves import moved
 
 @dataclass(frozen=True)
 class Draw:
-    """One view of n images.  An operation that the view does not have, or that the coin spared, holds its identity.
+    """The draw of one view of n images.  An operation that does not happen holds its identity.
 
-    crop: (y, x, height, width) in shares of the image, so that a draw fits images of any size: the sides, and the
-        position among those that are possible, both from 0 to 1.  `View.boxes` gives the pixels (i, j, h, w).
+    crop: (y, x, height, width) from 0 to 1, so that a draw fits images of any size.  Sides are shares of the image, and
+        positions are shares of the possible positions.  `View.boxes` gives the pixels (i, j, h, w).
     angle: degrees, turn: quarter turns; both counter-clockwise.
     factors: brightness, contrast, saturation (1: unchanged) and hue (0: unchanged), applied in the order of `order`,
         a permutation of these four.  Where `jitter` is False they are drawn but not applied.
@@ -42,7 +42,7 @@ class Draw:
         return len(self.flip)
 
     def take(self, index: slice | Int64[Tensor, " m"]) -> "Draw":
-        """The draw of some of the images: a rank's share of the global batch, a micro-batch."""
+        """The draw of some of the images, such as a rank's part of the batch or a micro-batch."""
         return Draw(**{field.name: getattr(self, field.name)[index] for field in fields(self)})
 
     def to(self, device: torch.device | str) -> "Draw":
@@ -52,7 +52,7 @@ class Draw:
 
 
 def share_geometry(draws: Sequence[Draw]) -> list[Draw]:
-    """All views see the crop, flip and rotation of the first; what happens to their colours stays their own.
+    """All views get the crop, flip and rotation of the first.  Each keeps its own colours.
 
     >>> from reglet.views import View
     >>> view = View(32, flip=0.5)

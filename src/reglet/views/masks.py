@@ -1,14 +1,14 @@
-"""Which patches of an image are seen and which are predicted: blocks, drawn first and applied after.
+"""Blocks of patches: which patches of an image are seen, and which are predicted.
 
 I-JEPA.  Assran et al., CVPR 2023, arXiv:2301.08243:
 
     targets   4 blocks of 0.15 to 0.2 of the image, aspect ratio 0.75 to 1.5; they may overlap
     context   1 block of 0.85 to 1.0 of the image, square, without the patches of the targets
 
-As in the authors' code, blocks have one size in all images of a batch, and each image has places of its own.  Images
-that see more than the one which sees least give up patches, so that a batch is one tensor.  Three things differ from
-that code, all on the side of the paper: scale and aspect ratio are two numbers and not one; blocks reach the last row
-and column; and the patches that are given up are drawn, where the code takes the last ones.
+As in the authors' code, blocks have one size for all images of a batch, and each image has its own places.  Every image
+shows as many patches as the image that shows fewest, so that a batch is one tensor.  Three things follow the paper and
+not the code: scale and aspect ratio are drawn separately; blocks reach the last row and column; and the patches that
+are dropped are random, where the code drops the last ones.
 """
 
 import math
@@ -25,14 +25,14 @@ from reglet.views.draw import Draw
 from reglet.views.multiview import Policy
 from reglet.views.view import Run
 
-TRIES = 20  # times that the targets of an image are drawn anew, where they leave too little to see
+TRIES = 20  # times that the targets of an image are drawn again if they leave too little to see
 
 
 @dataclass(frozen=True)
 class Masks:
-    """Patches of n images by their numbers, row by row, in ascending order.
+    """Patches of n images by their numbers, counted row by row, in ascending order.
 
-    context: what is seen.  targets: for each of m blocks, what is predicted.
+    context: the patches that are seen.  targets: the patches that are predicted, for each of m blocks.
 
     >>> masks = Masks(torch.tensor([[0, 1, 4, 5]]), torch.tensor([[[10, 11, 14, 15]]]))
     >>> len(masks), masks.take(slice(0, 1)).targets.shape
@@ -46,7 +46,7 @@ class Masks:
         return len(self.context)
 
     def take(self, index: slice | Int64[Tensor, " b"]) -> "Masks":
-        """Of some of the images."""
+        """The masks of some of the images."""
         return Masks(self.context[index], self.targets[index])
 
 
@@ -56,8 +56,8 @@ class BlockMasks:
 
     grid: rows and columns of patches.
     targets: number of blocks that are predicted.
-    target_scale, target_aspect, context_scale: smallest and largest share of the image, and height / width.
-    least: patches that every image sees at least.  The authors' 10 is of a grid of 16 x 16.
+    target_scale, context_scale: smallest and largest share of the image.  target_aspect: the same of height / width.
+    least: the fewest patches that an image may show.  The authors have 10 for a grid of 16 x 16.
 
     >>> masks = BlockMasks((8, 8)).draw(4, torch.Generator().manual_seed(0))
     >>> masks.targets.shape[:2], bool(torch.isin(masks.context[0], masks.targets[0]).any())
@@ -79,7 +79,7 @@ class BlockMasks:
         check.interval("context_scale", self.context_scale, high=1.0)
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> Masks:
-        """For n images.  Everything is a function of the generator."""
+        """The masks of n images, a function of the generator."""
         check.whole(1, n=n)
         u = torch.rand(3, generator=generator)
         target = self._sides(_between(self.target_scale, u[0]), _between(self.target_aspect, u[1]))
@@ -96,8 +96,8 @@ class BlockMasks:
         seen = room & ~places.any(1)
         if int(seen.sum(1).min()) < self.least:
             raise ValueError(
-                f"{self.targets} blocks of {target[0]} x {target[1]} patches leave fewer than {self.least} to see of a "
-                f"grid of {self.grid[0]} x {self.grid[1]}: take smaller patches, fewer or smaller targets, or least="
+                f"{self.targets} blocks of {target[0]} x {target[1]} patches leave fewer than {self.least} patches "
+                f"of a grid of {self.grid[0]} x {self.grid[1]}: take smaller patches, fewer or smaller targets, or least="
             )
         return Masks(_some(seen, generator), places.flatten(0, 1).nonzero()[:, 1].view(n, self.targets, -1))
 
@@ -109,7 +109,7 @@ class BlockMasks:
         return height, width
 
     def _blocks(self, count: int, sides: tuple[int, int], generator: torch.Generator | None) -> Bool[Tensor, "count t"]:
-        """The patches of blocks of one size, each at a place of its own."""
+        """The patches of `count` blocks of one size, each at its own random place."""
         rows, columns = (_stretch(count, side, most, generator) for side, most in zip(sides, self.grid, strict=True))
         return (rows[:, :, None] & columns[:, None, :]).flatten(1)
 
@@ -125,14 +125,14 @@ def _stretch(count: int, side: int, most: int, generator: torch.Generator | None
 
 
 def _some(seen: Bool[Tensor, "n t"], generator: torch.Generator | None) -> Int64[Tensor, "n k"]:
-    """As many of the patches seen in each image as are seen in the image that sees least."""
+    """Random patches among those seen: as many for each image as the image with the fewest has."""
     order = torch.rand(seen.shape, generator=generator).masked_fill(~seen, 2.0).argsort(1)
     return order[:, : int(seen.sum(1).min())].sort(1).values
 
 
 @dataclass(frozen=True)
 class MaskedDraw:
-    """What was drawn for one view: how it is made, and what of it is hidden.
+    """The draw of one view, and its masks.
 
     >>> from reglet.views import BlockMasks, MaskedViews, policy
     >>> (draw,) = MaskedViews(policy("plain", size=32), BlockMasks((8, 8))).draw(4)
@@ -179,7 +179,7 @@ class MaskedViews:
         return [MaskedDraw(view, self.masks.draw(n, generator)) for view in views]
 
     def apply(self, images: Tensor, draws: Sequence[MaskedDraw]) -> list[Tensor]:
-        """The views as they are: what is hidden, a method hides."""
+        """The whole views.  The method hides the masked patches."""
         return self.policy.apply(images, [draw.view for draw in draws])
 
     @property

@@ -1,4 +1,4 @@
-"""Images mirrored, and turned about the centre: by any angle, interpolated, or by quarter turns, exact."""
+"""Flips, rotations by any angle (interpolated) and quarter turns (exact)."""
 
 import torch
 import torch.nn.functional as F
@@ -9,7 +9,7 @@ from reglet import check
 
 
 def hflip(x: Shaped[Tensor, "n c h w"], flip: Bool[Tensor, " n"]) -> Shaped[Tensor, "n c h w"]:
-    """torchvision's `horizontal_flip` of the images for which `flip` is True.
+    """Mirrors the images for which `flip` is True, as torchvision's `horizontal_flip`.
 
     >>> hflip(torch.tensor([1.0, 2.0, 3.0]).view(1, 1, 1, 3), torch.tensor([True])).flatten().tolist()
     [3.0, 2.0, 1.0]
@@ -20,10 +20,10 @@ def hflip(x: Shaped[Tensor, "n c h w"], flip: Bool[Tensor, " n"]) -> Shaped[Tens
 
 
 def rotate(x: Float[Tensor, "n c h w"], degrees: Float[Tensor, " n"], *, fill: float = 0.0) -> Float[Tensor, "n c h w"]:
-    """Each image by its own angle, counter-clockwise, bilinear, in a frame of the same size.
+    """Turns each image by its own angle, counter-clockwise, in a frame of the same size.
 
-    torchvision's `rotate(interpolation=bilinear)` on floats.  What comes from outside the frame is `fill`, and mixed
-    with the image at its border.
+    Equals torchvision's `rotate(interpolation=bilinear)` on floats.  What comes from outside the frame is `fill`, mixed
+    with the image at the border.
 
     >>> x = torch.tensor([[1.0, 2.0], [3.0, 4.0]]).view(1, 1, 2, 2)
     >>> rotate(x, torch.tensor([90.0])).squeeze().round().tolist()
@@ -42,7 +42,7 @@ def rotate(x: Float[Tensor, "n c h w"], degrees: Float[Tensor, " n"], *, fill: f
 
 
 def quarter_turn(x: Shaped[Tensor, "n c h w"], turns: Int64[Tensor, " n"]) -> Shaped[Tensor, "n c h w"]:
-    """Each image by its own number of quarter turns, counter-clockwise, bit-exact.
+    """Turns each image by its own number of quarters, counter-clockwise, bit-exact.
 
     >>> quarter_turn(torch.tensor([[1.0, 2.0], [3.0, 4.0]]).view(1, 1, 2, 2), torch.tensor([1])).squeeze().tolist()
     [[2.0, 4.0], [1.0, 3.0]]

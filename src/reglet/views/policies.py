@@ -1,7 +1,7 @@
 """The policies of the papers, by name.
 
-Sizes are given by the person; shares, strengths and probabilities are the papers'.  A blur for which a paper gives no
-window has one of a tenth of the view, 23 px at 224 px, as SimCLR.
+The user gives sizes; shares, strengths and probabilities are the papers'.  Where a paper gives no window for its blur,
+the window is a tenth of the view, 23 px at 224 px, as in SimCLR.
 """
 
 from collections.abc import Callable
@@ -18,7 +18,7 @@ from reglet.views.view import View
 
 @dataclass(frozen=True)
 class Recipe:
-    """Global views, repeated in turn up to `n_global`, and `n_local` times the local one."""
+    """`n_global` global views, which take turns among `views`, and `n_local` copies of the local view."""
 
     views: tuple[View, ...]
     n_global: int = 2
@@ -27,9 +27,10 @@ class Recipe:
 
 
 def visreg(size: int, local_size: int) -> Recipe:
-    """VISReg, ViT-B and ViT-L on ImageNet-1k: 4 global and 6 local views.  LeJEPA and SIGReg are compared on the same.
+    """VISReg, ViT-B and ViT-L on ImageNet-1k: 4 global and 6 local views, also for LeJEPA and SIGReg.
 
-    solarize 0.2 is the paper's; in the authors' code two coins make it 0.1.  hue 0.1, as their torchvision path.
+    solarize 0.2 is the paper's; the authors' code draws twice, which makes it 0.1.  hue 0.1 is their torchvision
+    path's.
     """
     view = _visreg(size, ResizedCrop((0.3, 1.0), interpolation="bicubic"))
     local = replace(view, size=local_size, crop=ResizedCrop((0.05, 0.3), interpolation="bicubic"))
@@ -46,7 +47,7 @@ def _visreg(size: int, crop: ResizedCrop) -> View:
 
 
 def smi(size: int, local_size: int) -> Recipe:
-    """SMI on CIFAR.  The paper names a blur and gives no probability: 0.5 here."""
+    """SMI on CIFAR.  The paper gives no probability for its blur; it is 0.5 here."""
     view = View(size, ResizedCrop((0.2, 1.0)), flip=0.5, jitter=ColorJitter(), gray=0.2, blur=Blur(_window(size)))
     return Recipe((view,))
 
@@ -68,7 +69,7 @@ def byol(size: int, local_size: int) -> Recipe:
 
 
 def dino(size: int, local_size: int) -> Recipe:
-    """DINO: BYOL's views of large crops, and 8 small crops that are blurred every other time."""
+    """DINO: BYOL's views of large crops, and 8 small crops, of which half are blurred."""
     views = _byol(size, ResizedCrop((0.4, 1.0), interpolation="bicubic"))
     crop = ResizedCrop((0.05, 0.4), interpolation="bicubic")
     local = replace(views[0], size=local_size, crop=crop, blur=Blur(_window(local_size)))
@@ -88,12 +89,12 @@ def simclr(size: int, local_size: int) -> Recipe:
 
 
 def supervised(size: int, local_size: int) -> Recipe:
-    """CIFAR's: padded by an eighth, 4 px at 32 px, cropped and flipped.  One view."""
+    """As on CIFAR: padded by an eighth (4 px at 32 px), cropped and flipped.  One view."""
     return Recipe((View(size, PadCrop(size // 8), flip=0.5),), n_global=1)
 
 
 def domains(size: int, local_size: int) -> Recipe:
-    """DomainBed, on which LatentDR is measured.  One view."""
+    """DomainBed's, which LatentDR uses.  One view."""
     jitter = ColorJitter(0.3, 0.3, 0.3, 0.3, p=1.0)
     return Recipe((View(size, ResizedCrop((0.7, 1.0)), flip=0.5, jitter=jitter, gray=0.1),), n_global=1)
 
@@ -109,7 +110,7 @@ def digits(size: int, local_size: int) -> Recipe:
 
 
 def digits_strong(size: int, local_size: int) -> Recipe:
-    """The same, but with much change of what the canvas varies: angle and colour."""
+    """The same with strong changes of angle and colour."""
     jitter = ColorJitter(0.4, 0.4, 0.4, 0.5, p=1.0)
     return Recipe((View(size, ResizedCrop((0.5, 1.0), (0.8, 1.25)), rotate=30.0, jitter=jitter, gray=0.5),))
 
@@ -168,8 +169,8 @@ def policy(
 ) -> Policy:
     """The policy `name` for views of `size` pixels.
 
-    n_global, n_local: other numbers of views than the paper's.  local_size: 3/7 of `size`, 96 px at 224 px, rounded to
-    a multiple of 8 so that patches fit.  normalize: ImageNet's statistics unless given.
+    n_global, n_local: numbers of views, if not the paper's.  local_size: by default 3/7 of `size`, 96 px at 224 px,
+    rounded to a multiple of 8 so that patches fit.  normalize: by default ImageNet's statistics.
 
     >>> policy("visreg", size=32, n_local=2).n_global
     4

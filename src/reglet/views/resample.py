@@ -1,9 +1,9 @@
 """Antialiased resampling along one axis, as a small matrix for each sample.
 
-The filter of torch's `interpolate(antialias=True)`: output pixel o of a crop of length L that becomes `out` pixels has
-its centre at (o + 1/2) L / out; input pixel p weighs k(((p + 1/2) - centre) / max(L / out, 1)), and the weights of an
-output pixel sum to 1.  k is the triangle ("bilinear") or Keys' cubic with a = -1/2 ("bicubic").  Pixels outside the
-crop weigh nothing, because the crop comes first.
+The filter is that of torch's `interpolate(antialias=True)`.  A crop of length L becomes `out` pixels.  The centre of
+output pixel o is (o + 1/2) L / out.  Input pixel p has the weight k(((p + 1/2) - centre) / max(L / out, 1)), and the
+weights of an output pixel sum to 1.  k is the triangle ("bilinear") or Keys' cubic with a = -1/2 ("bicubic").  Pixels
+outside the crop have no weight, because the crop comes first.
 """
 
 from typing import Literal
@@ -25,11 +25,11 @@ def matrices(
     reverse: Bool[Tensor, " n"] | None = None,
     gain: float = 1.0,
 ) -> Float[Tensor, "n out size"]:
-    """From `size` pixels, of which [start, start + length) are the crop, to `out` pixels.  Rows sum to `gain`.
+    """The matrix from `size` pixels, whose crop is [start, start + length), to `out` pixels.  Rows sum to `gain`.
 
-    reverse: where the output runs backwards: a flip that costs nothing.
+    reverse: the samples whose output runs backwards, which flips them at no cost.
     """
-    # Whole numbers divided would have torch's default dtype, which is bfloat16 in bf16-true.
+    # Dividing whole numbers would give torch's default dtype, which is bfloat16 in bf16-true.
     start, length = (each if each.is_floating_point() else each.float() for each in (start, length))
     steps = length[:, None] / out
     stretch = steps.clamp(min=1)
@@ -44,7 +44,7 @@ def matrices(
     return weight.mul_(gain / weight.sum(2, keepdim=True))
 
 
-# Both return -k: a row is divided by its sum, so the sign falls out, and a pass over the matrix is saved.
+# Both return -k, which saves a pass: a row is divided by its sum, so the sign cancels.
 
 
 def _triangle(t: Tensor) -> Tensor:
@@ -53,7 +53,7 @@ def _triangle(t: Tensor) -> Tensor:
 
 
 def _cubic(t: Tensor) -> Tensor:
-    """k = 1 - 5/2 t^2 + 3/2 t^3 for |t| up to 1, -1/2 (t - 1) (2 - t)^2 up to 2: each is 0 at the other's border."""
+    """k = 1 - 5/2 t^2 + 3/2 t^3 for |t| up to 1, and -1/2 (t - 1) (2 - t)^2 up to 2.  Both are 0 at |t| = 1."""
     t = t.abs_()
     s = t.clamp(max=1)
     inner = s.mul(1.5).sub_(1).mul_(s).sub_(1).mul_(1 - s)

@@ -1,4 +1,4 @@
-"""Views of series (n, channels, length), log-mel and telemetry alike: crop, scale, jitter, mask; the draw is kept."""
+"""Views of series (n, channels, length), such as log-mel or telemetry: crop, scale, jitter, mask.  The draw is kept."""
 
 import math
 from dataclasses import dataclass, fields
@@ -12,9 +12,9 @@ from reglet.moves import moved
 
 
 def crop(x: Float[Tensor, "n c t"], box: Float[Tensor, "n 2"], *, length: int) -> Float[Tensor, "n c length"]:
-    """The stretch (start, width) in shares, linearly interpolated at `length` places, its two ends among them.
+    """The part (start, width), in shares of the series, linearly interpolated at `length` points including both ends.
 
-    A width of 1 and length = t change nothing.
+    A width of 1 with length = t changes nothing.
 
     >>> crop(torch.arange(5.0).view(1, 1, 5), torch.tensor([[1.0, 0.5]]), length=3).tolist()
     [[[2.0, 3.0, 4.0]]]
@@ -32,12 +32,12 @@ def crop(x: Float[Tensor, "n c t"], box: Float[Tensor, "n 2"], *, length: int) -
 
 
 def scale(x: Float[Tensor, "n c t"], gain: Float[Tensor, " n"]) -> Float[Tensor, "n c t"]:
-    """gain x, one factor for all channels of a series, so that their proportions stay."""
+    """gain x, with one factor for all channels of a series."""
     return x * gain.to(x.device, x.dtype)[:, None, None]
 
 
 def jitter(x: Float[Tensor, "n c t"], sigma: Float[Tensor, " n"], seed: Int64[Tensor, " n"]) -> Float[Tensor, "n c t"]:
-    """x + sigma e, e normal and a function of the series' seed and shape: the same in any batch and on any device."""
+    """x + sigma e.  e is normal, and depends on the series' seed and shape only, not on the batch or the device."""
     return x + noise_like(x, sigma, seed).to(x)
 
 
@@ -53,7 +53,7 @@ def noise_like(x: Float[Tensor, "n c t"], sigma: Float[Tensor, " n"], seed: Int6
 
 
 def covered(box: Float[Tensor, "n 2"], size: int) -> Bool[Tensor, "n size"]:
-    """Which of `size` places lie in the box: round(width size) of them, never all.  On the host, where float64 is."""
+    """Which of `size` places lie in the box: round(width size) of them, never all.  On the host, which has float64."""
     start, width = box.cpu().double().unbind(1)
     count = (width * size).round().clamp(max=size - 1)
     first = (start * (size - count)).round()[:, None]
@@ -63,12 +63,12 @@ def covered(box: Float[Tensor, "n 2"], size: int) -> Bool[Tensor, "n size"]:
 
 @dataclass(frozen=True)
 class SeriesDraw:
-    """Shares, so that a draw fits series of any length and any number of channels.
+    """The draw of one view, in shares, so that it fits series of any length and any number of channels.
 
-    crop, time, band: (start, width) of the crop, of the masked stretch and of the masked channels.  The width is a
-        share of the whole, the start one among the starts that are possible, both from 0 to 1.
-    gain: factor of the values.  sigma: deviation of the noise, which is a function of `noise`, a seed for each series.
-    An operation that the view does not have holds its identity: crop (0, 1), width 0, gain 1, sigma 0.
+    crop, time, band: (start, width) of the crop, of the masked times and of the masked channels, from 0 to 1.  The
+        width is a share of the whole, and the start a share of the possible starts.
+    gain: factor of the values.  sigma: deviation of the noise.  noise: the seed of each series' noise.
+    An operation that does not happen holds its identity: crop (0, 1), width 0, gain 1, sigma 0.
     """
 
     crop: Float[Tensor, "n 2"]

@@ -1,4 +1,4 @@
-"""One view: what may happen to an image, drawn first and applied after."""
+"""One view of an image.  Its random numbers are drawn first, and applied later."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -18,17 +18,17 @@ from reglet.views.orientation import rotate
 
 Rows = Int64[Tensor, " _"]
 Run = Callable[[Callable[[int], None], Iterable[int]], Iterable[None]]  # as `map`
-_CACHED = 1 << 20  # floats of a view that are worked on at a time: on a CPU they should stay in its cache
+_CACHED = 1 << 20  # floats that are worked on at a time, so that they stay in a CPU's cache
 
 
 @dataclass(frozen=True)
 class View:
     """Crop, flip, rotation, jitter, grey, blur, solarization, normalisation, in this order.
 
-    Pixels are kept as floats throughout, so nothing is rounded between the operations.
+    Pixels stay floats, so nothing is rounded between the operations.
 
-    size: of the view, in pixels.  flip, gray, solarize: probabilities.  rotate: largest angle, in degrees.
-    turns: a random number of quarter turns.
+    size: side of the view, in pixels.  flip, gray, solarize: probabilities.  rotate: largest angle, in degrees.
+    turns: turn by a random number of quarters.
 
     >>> view = View(32, flip=0.5, jitter=ColorJitter())
     >>> draw = view.draw(8, torch.Generator().manual_seed(0))
@@ -59,7 +59,7 @@ class View:
     def draw(
         self, n: int, generator: torch.Generator | None = None, *, aspect: Float[Tensor, " n"] | None = None
     ) -> Draw:
-        """aspect: width / height of each image that will come; None: all are square."""
+        """aspect: width / height of each image; None: all are square."""
         check.whole(0, n=n)
         device = generator.device if generator is not None else torch.device("cpu")
         crop = self.crop.draw(n, generator, aspect=aspect)
@@ -84,16 +84,16 @@ class View:
 
     @property
     def crops_whole_images(self) -> bool:
-        """Whether the crop can be made where images are read, before they have one size; a padded crop cannot."""
+        """Whether the source can make the crop while it reads images of many sizes.  It cannot make a padded crop."""
         return isinstance(self.crop, ResizedCrop)
 
     def crops(self, draw: Draw, *, height: Side, width: Side) -> Crops:
-        """What the source of the images is asked for; `finish` does the rest."""
+        """The crops that the source of the images should make.  `finish` does the rest."""
         assert isinstance(self.crop, ResizedCrop)
         return Crops(self.boxes(draw, height=height, width=width), self.size, self.crop.interpolation)
 
     def apply(self, images: Tensor, draw: Draw) -> Float[Tensor, "n c size size"]:
-        """uint8 images, or floating-point ones in [0, 1]: the same draw gives the same view."""
+        """The view of uint8 images, or of floating-point ones in [0, 1].  The same draw gives the same view."""
         check.images(images, floating=False)
         height, width = images.shape[2:]
 
@@ -103,9 +103,9 @@ class View:
         return self._in_parts(images, draw, crop, lambda d: self.boxes(d, height=height, width=width))
 
     def finish(self, crops: Tensor, draw: Draw, *, run: Run = map) -> Float[Tensor, "n c size size"]:
-        """The view of images that are cropped and resized already, as `crops` asks.
+        """The view of images that the source has cropped and resized as `crops` asks.
 
-        run: `map`, or that of a pool of threads, which changes no bit.
+        run: `map`, or the `map` of a pool of threads; the result is the same to the bit.
         """
         check.images(crops, floating=False)
         if crops.shape[2:] != (self.size, self.size):
@@ -132,7 +132,7 @@ class View:
         def make(start: int) -> None:
             part = slice(start, start + step)
             some = draw.take(part)
-            with torch.no_grad(), torch.autocast(images.device.type, enabled=False):  # of the thread that runs this
+            with torch.no_grad(), torch.autocast(images.device.type, enabled=False):  # each thread has its own modes
                 plan = Plan.of(some, boxes(some)).to(images.device)
                 x = self._after_crop(crop(images[part], plan), plan)
                 _ = out[part].copy_(x) if self.normalize is None else self.normalize.into(out[part], x)
@@ -155,10 +155,10 @@ class View:
 
 
 class Plan(NamedTuple):
-    """What a draw comes to: which images each operation changes, by their numbers, and with which values.
+    """For each operation of a draw, the numbers of the images that it changes, and its values.
 
-    It is made where the draw is, on the host, and goes to the images in one copy: a GPU that had to be asked which
-    images a coin chose would have to finish all of its work first.
+    It is made on the host and sent to the device in one copy.  Asking a GPU which images were chosen would mean waiting
+    for all of its work.
     """
 
     boxes: Int64[Tensor, "n 4"]
