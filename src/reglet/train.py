@@ -1,7 +1,7 @@
-"""The loop.  `fit` trains a method on a feed; a run killed anywhere and resumed ends in the bits of one that was not.
+"""The loop: `fit` trains a method on a feed.  A killed and resumed run ends in the same bits as one that was not.
 
 Everything random is a function of (seed, step): the order of the data, the views, dropout.  So the state of a run is
-its step number and its tensors, and nothing else.
+only its step number and its tensors.
 """
 
 from collections.abc import Sequence
@@ -49,11 +49,11 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Result:
-    """encoder: the method to encode with; the moving average where there is one.
+    """encoder: the method to encode with; the moving average if there is one.
 
-    finished: False where a signal, `stopped_by`, asked the run to stop before its last step.  A run that has lost its
-        patience (`patience=`) is finished.
-    scores: the last of each that was watched.
+    finished: False if a signal, `stopped_by`, stopped the run before its last step.  A run that `patience=` stopped is
+        finished.
+    scores: the last value of each score.
 
     >>> from tempfile import TemporaryDirectory
     >>> words = {"command": "pretrain", "data": "digits", "model": "convnet", "batch": 16, "steps": 2}
@@ -84,8 +84,8 @@ def fit(
 ) -> Result:
     """Train `method` on the batches of `feed`.
 
-    watch: what is scored on the way, and at the end.  about: what config.json says instead of the settings alone.
-    fabric: where processes were launched before the data were opened; otherwise they are launched here.
+    watch: what is scored during training and at its end.  about: the content of config.json, if not the settings alone.
+    fabric: given if processes were launched before; otherwise they are launched here.
 
     >>> from tempfile import TemporaryDirectory
     >>> from reglet.backbones import resnet8
@@ -141,14 +141,14 @@ def fit(
             done = state.done + 1
             scoring = [each for each in watch if each.due(done, steps=steps, per_epoch=order.per_epoch)]
             saves = done % s.save_every == 0 or done == steps or stop
-            # Reading makes an accelerator wait.  Ranks must agree on when, because they stop together.
+            # Reading waits for the accelerator.  Ranks must read at the same steps, because they stop together.
             asks = error or stop or saves or bool(scoring) or journal.due(done) or fabric.device.type == "cpu"
             read = state.read() if asks or seen.wants_line(done) else None
             broken = state.done if error else read.broken if read is not None and asks else None
             if broken is not None:
                 raise state.failure(out, config, feed, step=broken)
             state.step(steps)
-            # The first rank alone writes, and a score may fail on one rank alone.
+            # Only the first rank writes, and a score may fail on one rank alone.
             fresh: dict[str, float] = {}
             with together(fabric) if scoring or journal.due(done) else nullcontext():
                 for each in scoring:
@@ -169,13 +169,13 @@ def fit(
     if rounds is not None:
         rounds.close()
     if s.keep_best and best.value is None:
-        raise ValueError(f"keep_best={s.keep_best}: nothing that was watched has a score of that name")
+        raise ValueError(f"keep_best={s.keep_best}: there was no score of that name")
     finished = state.done == steps or best.exhausted
     return Result(out, state.encoder, state.done, finished, journal.last, scores, interrupt.received)
 
 
 def describe(method: Method, feed: Feed) -> Json:
-    """What config.json says of a run whose parts were made in Python.
+    """The content of config.json for a run whose parts were made in Python.
 
     >>> from reglet.backbones import resnet8
     >>> from reglet.engine.feed import TensorFeed
@@ -190,9 +190,9 @@ def describe(method: Method, feed: Feed) -> Json:
 
 
 def run(config: Config, *, shown: bool = True) -> Result:
-    """A run by names, as the command line starts it; a finished one leaves its encoder.
+    """A run by names, as the command line starts it.  A finished run exports its encoder.
 
-    Processes are launched first, so that data are opened once by each, and never by a process that only waits.
+    Processes are launched first.  Each then opens the data once, and no process opens them only to wait.
 
     >>> from tempfile import TemporaryDirectory
     >>> words = {"command": "pretrain", "data": "digits", "model": "convnet", "batch": 16, "steps": 2, "knn_every": 0}
@@ -213,7 +213,7 @@ def run(config: Config, *, shown: bool = True) -> Result:
             progress.line(plan(parts, config, asked, budget, fabric.device))
         if config.command == "adapt":
             if config.require == "better" and (parts.test is None or parts.test.labels is None):
-                raise ValueError("require=better needs labels, to tell by: the data have none, or no test images")
+                raise ValueError("require=better needs test images with labels, and the data have none")
             first_then_all(fabric, lambda: export_start(parts, config))
         about, watch = {**config.flat(), "resolved": parts.resolved()}, _watch(parts, config)
         result = fit(parts.method, parts.feed, config, watch=watch, about=about, fabric=fabric, shown=shown)
@@ -226,7 +226,7 @@ def run(config: Config, *, shown: bool = True) -> Result:
 
 
 def _watch(parts: Parts, config: Config) -> list[Monitor]:
-    """A kNN during training where there are labels, and a classifier's accuracy at the end."""
+    """A kNN during training if there are labels, and the accuracy of a classifier at the end."""
     held = parts.test if parts.test is not None and parts.test.labels is not None else None
     found: list[Monitor] = []
     several = parts.images.labels is not None and len(parts.images.labels.unique()) > 1
@@ -244,11 +244,11 @@ def _watch(parts: Parts, config: Config) -> list[Monitor]:
     return found
 
 
-START = "start"  # the folder in that of a run of `reglet adapt` with the encoder that it began with
+START = "start"  # the folder of the first encoder, inside the folder of a run of `reglet adapt`
 
 
 def export_start(parts: Parts, config: Config) -> None:
-    """The encoder that `reglet adapt` begins with, which the end is compared with.
+    """Exports the encoder that `reglet adapt` starts from, for the comparison at its end.
 
     >>> from tempfile import TemporaryDirectory
     >>> from reglet.export import load_encoder
@@ -263,15 +263,15 @@ def export_start(parts: Parts, config: Config) -> None:
         return
     backbone = deepcopy(innermost(parts.method).get_submodule("backbone"))
     if config.lora:
-        merge_lora(backbone)  # which has not changed anything yet
+        merge_lora(backbone)  # the updates are still zero
     card = {"model": config.of("model"), "metrics": {}, "method": {"start": config.init_from or "pretrained"}}
     export(backbone, folder, name=config.model, size=parts.size, in_channels=parts.in_channels, card=card)
 
 
 def export_run(out: Path, *, to: Path | None = None, which: str = "last") -> Json:
-    """The encoder of a run's checkpoint, with its card, in `to` or in the run's own directory.
+    """Exports the encoder of a run's checkpoint, with its card, to `to` or to the run's own directory.
 
-    which: "last", or "best" where `keep_best=` kept one.
+    which: "last", or "best" if `keep_best=` kept one.
 
     >>> from tempfile import TemporaryDirectory
     >>> words = {"command": "pretrain", "data": "digits", "model": "convnet", "batch": 16, "steps": 2, "knn_every": 0}
@@ -306,7 +306,7 @@ def export_run(out: Path, *, to: Path | None = None, which: str = "last") -> Jso
 
 
 def trained_backbone(config: Config, file: Path, *, size: int, in_channels: int) -> nn.Module:
-    """The plain network with the weights of a checkpoint; low-rank updates are merged.
+    """The plain network with the weights of a checkpoint.  Low-rank updates are merged into it.
 
     >>> from tempfile import TemporaryDirectory
     >>> words = {"command": "pretrain", "data": "digits", "model": "convnet", "batch": 16, "steps": 2, "knn_every": 0}
@@ -329,7 +329,7 @@ def trained_backbone(config: Config, file: Path, *, size: int, in_channels: int)
 
 @dataclass(frozen=True)
 class Replay:
-    """The step once more: its terms, and what was wrong with them.
+    """A repeated step: its terms, and what was wrong with them.
 
     >>> Replay(terms={"shape": 0.1}, says="norm of the gradient = nan").says
     'norm of the gradient = nan'
@@ -340,7 +340,7 @@ class Replay:
 
 
 def replay(path: str | Path, *, method: Method | None = None, feed: Feed | None = None) -> Replay:
-    """Reproduce the step of a replay bundle, in one process.  A run made in Python wants its method and feed again.
+    """Reproduce the step of a replay bundle, in one process.  A run made in Python needs its method and feed again.
 
     >>> from tempfile import TemporaryDirectory
     >>> from reglet.engine.guard import NonFiniteError

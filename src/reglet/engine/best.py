@@ -1,4 +1,4 @@
-"""The best weights of a run by a score, kept beside the last ones; and when it is time to stop."""
+"""Which weights of a run were the best by a score, and when to stop early."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -11,10 +11,10 @@ CRITERIA = (*LABEL_FREE, "knn")
 
 @dataclass
 class Best:
-    """name: of the score.  patience: looks without a better one before `exhausted`; 0: never.
+    """name: of the score.  patience: looks without a better score until `exhausted`; 0: never.
 
-    value, step: of the best so far.  since: looks since then.  These are in the checkpoint, so a resumed run decides as
-    one that was never stopped.
+    value, step: of the best so far.  since: looks since then.  They are in the checkpoint, so a resumed run decides
+    like one that was never stopped.
 
     >>> best = Best("rankme", patience=2)
     >>> [best.see(value, step) for step, value in enumerate([3.0, 5.0, 5.0, 4.0])], best.step, best.exhausted
@@ -47,7 +47,7 @@ class Best:
 
 
 def merit(name: str, value: float) -> float:
-    """Larger is better.  alpha-ReQ is best at 1, on both sides of which representations generalise less.
+    """How good a score is; larger is better.  alpha-ReQ is best at 1.
 
     >>> merit("alphareq", 1.5), merit("lidar", 20.0)
     (-0.5, 20.0)

@@ -1,11 +1,11 @@
-"""How long a run takes and how much memory it needs, measured on a few images.  What was left open follows:
+"""How long a run takes and how much memory it needs, measured on a few images.  From that follow the defaults:
 
-    batch         the largest power of two of which an epoch has at least four, 256 at most
-    epochs        100; on a CPU no more than fit into four minutes
-    micro_batch   0; where the batch does not fit into memory, what does, if the gradient stays exact
+    batch         the largest power of two that fits four times into an epoch, at most 256
+    epochs        100; on a CPU at most as many as fit into four minutes
+    micro_batch   0; if the batch does not fit into memory, a size that does, provided that the gradient stays exact
 
-What is given is obeyed.  Measuring changes nothing in the run: it uses a copy of the method and puts the random state
-back.
+Given values are not changed.  Measuring does not change the run: it uses a copy of the method and restores the random
+state.
 """
 
 import os
@@ -28,18 +28,18 @@ from reglet.engine.feed import ImageFeed, Place
 from reglet.engine.gradient import Splittable
 from reglet.seeded import seeded
 
-EPOCHS, SECONDS = 100, 240.0  # of a run that was not told how long, on a CPU
-LONG_ENOUGH = 0.4  # seconds: a step that is measured on more images would tell little more
-ROOM = 0.7  # share of the free memory that a run may take by itself
+EPOCHS, SECONDS = 100, 240.0  # defaults; SECONDS is for a CPU
+LONG_ENOUGH = 0.4  # seconds: measuring a longer step would tell little more
+ROOM = 0.7  # share of the free memory that a run may take by default
 KNN_IMAGES = 2_000  # of each part, at most
-BEYOND = 1.3  # gradients of activations and scratch memory, beside what is kept for the backward pass
+BEYOND = 1.3  # factor for gradients of activations and scratch memory, beyond what the backward pass keeps
 
 
 @dataclass(frozen=True)
 class Budget:
-    """What was measured, on so many `images`.  seconds: of an image in a step.
+    """What was measured on `images` images.  seconds: for one image in a step.
 
-    held: bytes of weights, gradients and the optimizer's state.  each: bytes that an image takes in a step.
+    held: bytes of weights, gradients and the optimizer's state.  each: bytes for one image in a step.
     """
 
     images: int
@@ -52,10 +52,10 @@ class Budget:
 
 
 def settle(asked: Config, parts: Parts, fabric: Fabric, *, seconds: float = SECONDS) -> tuple[Config, Budget | None]:
-    """The configuration with numbers for all that was left open, the same on every rank; and what was measured.
+    """The configuration with its defaults filled in, the same on every rank; and what was measured.
 
-    seconds: that a run may take on a CPU by default.
-    Nothing is measured where weights are sharded or not float32: there a copy would not be what trains.
+    seconds: the time that a run may take on a CPU by default.
+    Nothing is measured if weights are sharded or not float32, because a copy would differ from what trains.
     """
     config, budget = replace(asked, batch=parts.batch), None
     if config.strategy == "ddp" and config.precision != "bf16-true" and not config.resume:
@@ -71,16 +71,16 @@ def settle(asked: Config, parts: Parts, fabric: Fabric, *, seconds: float = SECO
 
 
 def measure(config: Config, parts: Parts, fabric: Fabric) -> Budget | None:
-    """Time forward and backward of a copy on 2, 4, 8, ... images, until that takes long enough to be trusted.
+    """Times forward and backward of a copy on 2, 4, 8, ... images, until that takes long enough to be trusted.
 
-    Ranks compute a loss together, so none may stop alone: with several ranks there are two measurements.  Some losses
-    need more images.  The result is None where a step fails or its loss is not finite: the run itself will say so.
+    Ranks compute a loss together, so none may stop alone: with several ranks there are two measurements.  Sizes that
+    are too small for a loss are skipped.  None if every step fails or a loss is not finite: the run itself will say so.
     """
     method = deepcopy(parts.method).to(fabric.device).train()
     tried: list[tuple[int, int]] = []
     count, took = 2, 0.0
     with seeded(config.seed, fabric.device):
-        # Two at least: the first pays for what is made once, and the memory of one image is the slope between two.
+        # At least two: the first pays for one-time work, and the memory of an image is the slope between two.
         while count <= parts.batch and (len(tried) < 2 or (fabric.world_size == 1 and took < LONG_ENOUGH)):
             try:
                 took, kept = _step(method, config, parts, fabric, count)
@@ -102,7 +102,7 @@ def measure(config: Config, parts: Parts, fabric: Fabric) -> Budget | None:
 
 
 def _step(method: nn.Module, config: Config, parts: Parts, fabric: Fabric, count: int) -> tuple[float, int]:
-    """Seconds, and the bytes that are kept for the backward pass."""
+    """The seconds of a step, and the bytes that are kept for its backward pass."""
     feed = ImageFeed(parts.images, parts.policy, batch=count, seed=config.seed)
     feed.open(Place(fabric.device, channels_last=config.channels_last), steps=1)
     start = time.perf_counter()
@@ -119,7 +119,7 @@ def _step(method: nn.Module, config: Config, parts: Parts, fabric: Fabric, count
 
 @contextmanager
 def kept_bytes(method: nn.Module) -> Iterator[dict[int, int]]:
-    """Memory that autograd keeps for the backward pass, without the weights: address -> bytes."""
+    """The memory that autograd keeps for the backward pass, without the weights: address -> bytes."""
     weights = {t.untyped_storage().data_ptr() for t in (*method.parameters(), *method.buffers())}
     found: dict[int, int] = {}
 
@@ -136,14 +136,14 @@ def kept_bytes(method: nn.Module) -> Iterator[dict[int, int]]:
 def fitting_epochs(
     config: Config, parts: Parts, budget: Budget, device: torch.device, *, seconds: float = SECONDS
 ) -> int:
-    """At least one; of a run whose length is given in steps, epochs say nothing."""
+    """At least one.  A run whose length is given in steps does not use it."""
     if device.type != "cpu" or config.steps:
         return EPOCHS
     return max(1, min(EPOCHS, int(seconds / seconds_of(config, parts, budget, epochs=1, device=device))))
 
 
 def seconds_of(config: Config, parts: Parts, budget: Budget, *, epochs: int, device: torch.device) -> float:
-    """Of training.  Processes on a CPU share it; each other device has its own part of the batch."""
+    """The time of training.  Processes on one CPU share it; every other device has its own part of the batch."""
     per_epoch = len(parts.images) // config.batch
     steps = config.steps or epochs * per_epoch
     shared = 1 if device.type == "cpu" else config.devices * config.nodes
@@ -160,7 +160,7 @@ def seconds_of(config: Config, parts: Parts, budget: Budget, *, epochs: int, dev
 def within_memory(
     config: Config, parts: Parts, budget: Budget, *, free: int | None, world: int, batch_is_open: bool
 ) -> Config:
-    """With a micro_batch or, where that would not be exact and the batch was not given, with a smaller batch."""
+    """The configuration with a micro_batch; or, if that would not be exact and the batch is open, a smaller batch."""
     here = config.micro_batch or config.batch // world // config.accumulate
     if free is None or budget.memory(here) <= ROOM * free:
         return config

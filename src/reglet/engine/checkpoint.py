@@ -1,7 +1,7 @@
-"""One file per checkpoint: tensors as safetensors, everything else as JSON in its header.  Nothing is unpickled.
+"""One file for each checkpoint: tensors as safetensors, everything else as JSON in its header.  Nothing is unpickled.
 
-It is written beside its place, flushed to the disk and renamed, so a run that is killed or finds the disk full keeps
-the checkpoint it had.
+The file is written under another name, flushed to the disk and renamed.  So a run that is killed, or finds the disk
+full, keeps its old checkpoint.
 """
 
 import json
@@ -38,13 +38,13 @@ class CheckpointError(RuntimeError):
 
 
 def write(path: Path, tensors: Mapping[str, Tensor], about: Json, *, writes: bool = True) -> None:
-    """Atomically: at `path` there is the old file or the new one, whatever happens.
+    """Writes atomically: whatever happens, the old or the new file is at `path`.
 
-    Sharded tensors are put together one at a time, so that no rank ever holds all of them: then every rank calls this,
-    and the first one `writes`.
+    Sharded tensors are gathered one at a time, so that no rank holds all of them.  Every rank must call this; only the
+    first one `writes`.
     """
     fresh = path.with_name(path.name + ".tmp")
-    names = sorted(tensors, key=lambda name: -tensors[name].dtype.itemsize)  # each begins where its dtype may
+    names = sorted(tensors, key=lambda name: -tensors[name].dtype.itemsize)  # so that each is aligned
     rest = _bytes(tensors, names)
     if not writes:
         for _ in rest:
@@ -60,15 +60,15 @@ def write(path: Path, tensors: Mapping[str, Tensor], about: Json, *, writes: boo
             os.fsync(file.fileno())
         fresh.replace(path)
     except Exception as error:
-        for _ in rest:  # the other ranks are waiting for this one's parts
+        for _ in rest:  # the other ranks wait for the parts of this one
             pass
         fresh.unlink(missing_ok=True)
         kept = "the one before it is untouched" if path.exists() else "there was none before it"
         raise CheckpointError(f"could not write {path}: {error} ({kept})") from error
-    with suppress(OSError):  # Windows opens no directories, and some file systems flush none
+    with suppress(OSError):  # Windows cannot open directories, and some file systems cannot flush them
         folder = os.open(path.parent, os.O_RDONLY)
         try:
-            os.fsync(folder)  # or the rename itself could be lost with the power
+            os.fsync(folder)  # otherwise a power failure could undo the rename
         finally:
             os.close(folder)
 
@@ -82,7 +82,7 @@ def read(path: Path) -> tuple[dict[str, Tensor], Json]:
 
 
 def read_about(path: Path) -> Json:
-    """The JSON alone."""
+    """Reads the JSON only."""
     try:
         with safe_open(path, framework="pt") as file:
             about: Json = json.loads((file.metadata() or {})["about"])
@@ -92,7 +92,7 @@ def read_about(path: Path) -> Json:
 
 
 def collect(method: nn.Module, optimizer: Optimizer | None, ema: nn.Module | None = None) -> dict[str, Tensor]:
-    """Every tensor of a run by name, sharded as it is."""
+    """Every tensor of a run by name.  Sharded tensors stay sharded."""
     tensors = {f"method.{key}": _tensor(key, value) for key, value in method.state_dict().items()}
     for name, p in [] if optimizer is None else _trained(method, optimizer):
         for key, value in optimizer.state.get(p, {}).items():  # type: ignore[union-attr]
@@ -118,7 +118,7 @@ def restore(
 
 
 class Stored(Mapping[str, Tensor]):
-    """The tensors of a checkpoint whose names begin with `prefix`, each read when it is asked for."""
+    """The tensors of a checkpoint whose names begin with `prefix`.  Each is read when it is asked for."""
 
     def __init__(self, path: Path, prefix: str = "") -> None:
         try:
@@ -163,7 +163,7 @@ def _tensor(key: str, value: object) -> Tensor:
 
 
 def _header(tensors: Mapping[str, Tensor], about: Json) -> bytes:
-    """Of a safetensors file: the length of a JSON, and the JSON, which says where each tensor lies after it."""
+    """The header of a safetensors file: the length of a JSON, and the JSON with the place of each tensor."""
     places: Json = {"__metadata__": {"about": json.dumps(about)}}
     end = 0
     for name, x in tensors.items():

@@ -1,7 +1,7 @@
-"""What the loop eats: the batch of a step, as a function of (seed, step).  That is why resume is exact.
+"""A feed gives the loop the batch of each step, as a function of (seed, step).  That is why resume is exact.
 
-`ImageFeed` makes views of images on the training device.  `TensorFeed` is for everything that lies in memory: clips,
-windows, masks, features.
+`ImageFeed` makes views of images on the training device.  `TensorFeed` is for data in memory: clips, windows, masks,
+features.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from reglet.moves import Pack
 
 
 class Place(NamedTuple):
-    """Where a process trains: known after launching, and not before."""
+    """Where a process trains.  It is known only after launching."""
 
     device: torch.device = torch.device("cpu")
     rank: int = 0
@@ -30,7 +30,7 @@ class Place(NamedTuple):
 
 @runtime_checkable
 class Order(Protocol):
-    """Which samples a step sees, over all ranks, as a function of the step."""
+    """The samples of each step, over all ranks, as a function of the step."""
 
     @property
     def seed(self) -> int: ...
@@ -48,7 +48,7 @@ class Order(Protocol):
 class Feed(Protocol):
     """Step number -> this rank's batch.
 
-    name, fingerprint: of the data; the fingerprint changes when they do.
+    name, fingerprint: of the data.  The fingerprint changes when the data change.
     """
 
     @property
@@ -70,7 +70,7 @@ class Feed(Protocol):
 
 @runtime_checkable
 class ViewPolicy(Protocol):
-    """A view policy: draws are data, one entry per view, each with `.take(index or slice)`."""
+    """A view policy.  Its draws are data: one entry for each view, with `.take(index or slice)`."""
 
     @property
     def n_global(self) -> int: ...
@@ -81,9 +81,9 @@ class ViewPolicy(Protocol):
 
 
 class ImageFeed:
-    """Views of images.  The images of the next steps are read in a thread while a step is computed.
+    """Views of images.  A thread reads the images of the next steps while a step is computed.
 
-    order: which images a step sees; shuffled batches of `batch`, unless given.
+    order: which images a step sees; by default shuffled batches of `batch`.
     """
 
     def __init__(
@@ -102,7 +102,7 @@ class ImageFeed:
     def __call__(self, step: int) -> Batch:
         found, pack = self.ahead(step)
         pixels = pack.send()
-        # Clones, because a pack lives as long as any of its parts does, and pixels are not needed after this.
+        # Clones, because a pack stays in memory as long as any of its parts, and the pixels are not needed any more.
         known = [pixels.pop().clone() for about in self._known() if about is not None]
         labels, domain = (None if about is None else known.pop() for about in self._known())
         views = reader.views(self.policy, found._replace(pixels=pixels))
@@ -123,14 +123,14 @@ class ImageFeed:
         self.ahead.close()
 
 
-# (indices of the samples, what is random in this step) -> the batch over all ranks
+# (indices of the samples, generator of this step) -> the batch over all ranks
 MakeBatch = Callable[[Int64[Tensor, " b"], torch.Generator], Batch]
 
 
 class TensorFeed:
-    """Batches that a function makes of indices and a generator, on the host.
+    """Batches that a function makes on the host, from indices and a generator.
 
-    Every rank makes the batch of all ranks and takes its part, so that W processes see what one would.
+    Every rank makes the batch of all ranks and takes its part, so W processes see the same as one.
 
     >>> x = torch.arange(6.0)[:, None]
     >>> feed = TensorFeed(lambda i, g: Batch([x[i]]), Shuffled(n=6, batch=2, seed=0), name="numbers", fingerprint="0")

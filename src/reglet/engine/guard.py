@@ -1,7 +1,7 @@
-"""When a loss or gradient stops being a number: nothing of that step stays, and what reproduces it is left behind.
+"""When a loss or gradient is not finite, the step is undone, and a file is written that reproduces it.
 
-A GPU that is asked in every step whether its numbers are finite waits for the host in every step.  So it is asked when
-metrics are read.  Until then a flag on the device keeps all that follows from changing anything.
+Asking the GPU at every step whether its numbers are finite would make it wait at every step.  So it is asked only when
+metrics are read.  Until then, a flag on the device keeps all later steps from changing anything.
 """
 
 import math
@@ -25,17 +25,17 @@ class NonFiniteError(FloatingPointError):
 
 
 class Guard:
-    """From the first step that is not finite on, `spoiled` is 1 on the device, and this is as it was before that step:
+    """From the first step that is not finite, `spoiled` is 1 on the device.  The state before that step is kept:
 
-    - trained weights: optimizers take `spoiled` as their `found_inf` and leave weights and moments alone;
-    - teachers: they stand still;
-    - buffers, and other parameters that steps change without a gradient: in a copy here;
-    - what modules save besides tensors (`get_extra_state`): on the host, of every step since the last `clear`.
+    - trained weights: optimizers take `spoiled` as their `found_inf` and do not change weights and moments;
+    - teachers: they do not move;
+    - buffers, and parameters that change without a gradient: a copy is kept here;
+    - what modules save besides tensors (`get_extra_state`): kept on the host for every step since the last `clear`.
     """
 
     def __init__(self, method: nn.Module, device: torch.device) -> None:
-        self.spoiled = torch.zeros((), dtype=torch.float32, device=device)  # which found_inf has to be
-        self.steps = torch.zeros_like(self.spoiled)  # that were spoiled
+        self.spoiled = torch.zeros((), dtype=torch.float32, device=device)  # float32, because found_inf must be
+        self.steps = torch.zeros_like(self.spoiled)  # number of spoiled steps
         taught: set[Tensor] = set()
         for module in method.modules():
             if isinstance(module, Teacher):
@@ -44,14 +44,14 @@ class Guard:
         self.buffers = list(method.buffers())
         self.frozen = [p for p in method.parameters() if not p.requires_grad and p not in taught]
         self.versions: list[int] = []
-        self.moving = list(self.frozen)  # all of them, until it is seen which ones are changed
+        self.moving = list(self.frozen)  # all of them, until we know which ones change
         self.copies: list[tuple[list[Tensor], Tensor]] = []
         self.stateful = [m for m in method.modules() if type(m).get_extra_state is not nn.Module.get_extra_state]
         self.extra: dict[int, list[Tensor]] = {}
 
     @torch.no_grad()
     def remember(self, step: int) -> None:
-        """Before a step: two kernels for each dtype."""
+        """Keeps the state before a step, with two kernels for each dtype."""
         self.extra[step] = [module.get_extra_state().clone() for module in self.stateful]
         self.versions = self.versions or [p._version for p in self.frozen]
         if not self.copies:
@@ -64,12 +64,12 @@ class Guard:
 
     @torch.no_grad()
     def judge(self, bad: Tensor) -> None:
-        """bad: on how many ranks the step was not finite, on the device."""
+        """bad: the number of ranks on which the step was not finite, as a tensor on the device."""
         self.spoiled.copy_((self.spoiled + bad).clamp(max=1))
         self.steps.add_(self.spoiled)
 
     def clear(self) -> None:
-        """The host has seen that all is well: remember only what is still needed."""
+        """Called when the host has seen that all steps were finite.  Forgets what is not needed any more."""
         changed = [p for p, version in zip(self.frozen, self.versions, strict=True) if p._version != version]
         if len(changed) != len(self.moving):
             self.moving, self.copies = changed, []
@@ -77,7 +77,7 @@ class Guard:
 
     @torch.no_grad()
     def restore(self, step: int) -> None:
-        """All that `remember` saw before `step`, the first that was spoiled."""
+        """Restores the state before `step`, the first spoiled step."""
         self.spoiled.zero_()
         self.steps.zero_()
         for tensors, kept in self.copies:
@@ -92,7 +92,7 @@ def _flat(tensors: Iterable[Tensor]) -> Tensor:
 
 
 def complaint(terms: Mapping[str, float], norm: float | None) -> str:
-    """What is not finite, or nothing."""
+    """Says what is not finite; "" if all is."""
     bad = [f"{name} = {term}" for name, term in terms.items() if not math.isfinite(term)]
     if not bad and norm is not None and not math.isfinite(norm):
         bad = [f"norm of the gradient = {norm}"]
@@ -100,12 +100,12 @@ def complaint(terms: Mapping[str, float], norm: float | None) -> str:
 
 
 def side_by_side(terms: Terms, norm: Tensor | None) -> Tensor:
-    """The terms, and the norm where there is one, as one tensor, so that they are read at once."""
+    """The terms, and the norm if there is one, as one tensor, so that one copy reads them."""
     numbers = [*terms.values(), *([] if norm is None else [norm])]
     dtype = torch.float64 if any(x.dtype == torch.float64 for x in numbers) else torch.float32
     return torch.stack([x.detach().to(dtype).reshape(()) for x in numbers])
 
 
 def gradient_norm(parameters: Iterable[nn.Parameter]) -> Tensor:
-    """On every rank: shards know their part only."""
+    """The norm over all ranks: a shard knows only its own part."""
     return whole(torch.nn.utils.get_total_norm([p.grad for p in parameters if p.grad is not None]))

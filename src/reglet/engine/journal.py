@@ -1,4 +1,4 @@
-"""What a run says of itself: metrics.jsonl, TensorBoard, Weights & Biases, and the progress on the screen."""
+"""The log of a run: metrics.jsonl, TensorBoard, Weights & Biases, and the progress on the screen."""
 
 import os
 from collections.abc import Callable, Mapping

@@ -1,6 +1,6 @@
-"""What is scored while a network trains, and at its end.
+"""Scores during training and at its end.
 
-Scores are computed through the module that trains, so that precision and sharding hold for them too.
+They are computed through the module that trains, so its precision and sharding hold for them too.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,20 +19,20 @@ from reglet.engine.feed import ViewPolicy
 from reglet.method import Method, innermost
 from reglet.probes.knn import knn_probe
 
-EACH = 10  # neighbours of a class, at least
+EACH = 10  # training images of each class, at least
 
 Scores = dict[str, float]
 
 
 @runtime_checkable
 class Trained(Protocol):
-    """A network in training, as a score sees it.  All ranks must call it where the weights are sharded."""
+    """A network in training, as a score sees it.  If its weights are sharded, all ranks must call it."""
 
     @property
     def device(self) -> torch.device: ...
 
     def evaluating(self) -> AbstractContextManager[None]:
-        """Eval mode, without gradients; the mode of before comes back after it."""
+        """Eval mode without gradients; afterwards the old mode is restored."""
         ...
 
     def call(self, act: Callable[[Method, Tensor], Tensor], x: Tensor) -> Tensor:
@@ -88,7 +88,7 @@ class AtEnd:
 
 
 class AtCheckpoints(AtEnd):
-    """The same score at `count` equal distances.  Its names end in "@1", "@2", ..., "@count"."""
+    """The same score at `count` equally spaced steps.  Its names end in "@1", "@2", ..., "@count"."""
 
     def __init__(self, scores: Callable[[Trained], Scores], *, count: int) -> None:
         super().__init__(scores)
@@ -104,12 +104,12 @@ class AtCheckpoints(AtEnd):
 
 
 class OnlineKNN:
-    """Accuracy of a weighted kNN, and the rank, of the features of a few thousand images.
+    """The accuracy of a weighted kNN on the features of a few thousand images, and the rank of these features.
 
-    Neighbours are training images; those to be classified are `test`'s, on which nothing was trained.
+    Neighbours are training images.  The images of `test`, which were not trained on, are classified.
     prepare: uint8 images -> what the encoder takes.
-    most: images of each part, or EACH neighbours of every class where that is more.  Where a class has fewer, `says`
-        hears of it: the score of such a class means little.
+    most: the most images of each part, but at least EACH of every class.  `says` reports classes that have fewer,
+        because their score means little.
     """
 
     def __init__(
@@ -135,7 +135,7 @@ class OnlineKNN:
         return done % (self.every * per_epoch) == 0 or done == steps
 
     def score(self, model: Trained) -> Scores:
-        """knn: accuracy.  rank: RankMe of the features that are classified."""
+        """knn: accuracy.  rank: RankMe of the test features."""
         with model.evaluating():
             (x, y), (x_test, y_test) = (self._features(model, *part) for part in self.parts)
         return {"knn": knn_probe(x, y, x_test, y_test, k=min(20, len(x))), "rank": rankme(x_test)}
@@ -147,11 +147,11 @@ class OnlineKNN:
 
 
 class LabelFree:
-    """How many directions the features of some images use, which needs no labels: RankMe, alpha-ReQ or LiDAR.
+    """How many directions the features of some images use: RankMe, alpha-ReQ or LiDAR.  It needs no labels.
 
-    The same images, and for LiDAR the same views of them, at every look.
+    Each time it looks at the same images, and for LiDAR at the same views of them.
 
-    name: rankme, alphareq or lidar.  policy: whose global views LiDAR takes, VIEWS of each image.
+    name: rankme, alphareq or lidar.  policy: makes the global views for LiDAR, VIEWS of each image.
     """
 
     VIEWS = 8
@@ -204,9 +204,9 @@ class LabelFree:
 def accuracy(
     model: Trained, images: Images, prepare: Callable[[Tensor], Tensor], *, index: Int64[Tensor, " n"] | None = None
 ) -> float:
-    """Of the labels of `images`, or of those at `index`, the share that the classifier gives."""
+    """The share of `images`, or of those at `index`, that the classifier gets right."""
     if images.labels is None:
-        raise ValueError(f"{images.name} has no labels to be right about")
+        raise ValueError(f"accuracy needs labels, and {images.name} has none")
     index = torch.arange(len(images)) if index is None else index
     guesses = [model.call(class_logits, x).argmax(1) for x in prepared(images, prepare, model.device, index=index)]
     return float((torch.cat(guesses).cpu() == images.labels[index]).double().mean())
@@ -215,7 +215,7 @@ def accuracy(
 def prepared(
     images: Images, prepare: Callable[[Tensor], Tensor], device: torch.device, *, index: Tensor, batch: int = 256
 ) -> Iterator[Tensor]:
-    """The images at `index`, a batch at a time, as the network takes them."""
+    """The images at `index`, batch by batch, as the network takes them."""
     for part in index.split(batch):
         yield prepare(images.batch(part).to(device, non_blocking=True))
 
@@ -225,7 +225,7 @@ def _encode(method: Method, x: Tensor) -> Tensor:
 
 
 def class_logits(method: Method, x: Tensor) -> Tensor:
-    """What the classifier inside all wrappers says of x."""
+    """The logits of the classifier inside all wrappers."""
     inner = innermost(method)
     if not isinstance(inner, Classifier):
         raise TypeError(f"{type(inner).__name__} is no classifier: it has no logits()")

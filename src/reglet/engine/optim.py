@@ -1,10 +1,9 @@
 """AdamW, Adam, SGD and LARS, with weight decay on matrices and kernels only; and the learning rate of each step.
 
-The rate rises in a line during the warm-up, then goes one of three ways.  With t the share of the steps after the
-warm-up that are done:
+The rate rises linearly during the warm-up.  After it there are three schedules.  t goes from 0 to 1 after the warm-up:
 
     cosine     lr (1 + cos(pi t)) / 2
-    half       lr for t < 1/2, then lr 2 (1 - t): constant, and a line to zero, as image translation has it
+    half       lr for t < 1/2, then lr 2 (1 - t): constant, then linear to zero, as in image translation
     constant   lr
 """
 
@@ -28,7 +27,7 @@ SCHEDULES: dict[str, Callable[[float], float]] = {
 
 
 def learning_rate(name: str, step: int, *, steps: int, warmup: int, peak: float) -> float:
-    """Of step `step`, counted from 0, of `steps`, of which the first `warmup` rise.
+    """The rate of step `step` of `steps`, counted from 0.  It rises during the first `warmup` steps.
 
     >>> [round(learning_rate("cosine", s, steps=6, warmup=2, peak=1.0), 3) for s in range(6)]
     [0.5, 1.0, 1.0, 0.854, 0.5, 0.146]
@@ -43,9 +42,9 @@ OPTIMIZERS = (*ADAM, "sgd", "lars")
 
 
 def parameter_groups(module: nn.Module, *, weight_decay: float, layer_decay: float = 1.0) -> list[dict[str, Any]]:
-    """Those that decay, and those that do not: norms, biases and everything else with one axis or none.
+    """Groups with weight decay, and groups without: norms, biases and all other tensors with at most one axis.
 
-    scale: what the learning rate of a group is multiplied by; see `layer_scales`.
+    scale: the factor of a group's learning rate; see `layer_scales`.
     """
     trained = [p for p in module.parameters() if p.requires_grad]
     scales = layer_scales(module, layer_decay)
@@ -60,7 +59,7 @@ def parameter_groups(module: nn.Module, *, weight_decay: float, layer_decay: flo
 
 
 def layer_scales(module: nn.Module, layer_decay: float) -> Mapping[Tensor, float]:
-    """layer_decay^(L + 1 - l) for a weight in block l of L of a method's backbone; heads are not among them.
+    """layer_decay^(L + 1 - l) for a weight in block l of L of a method's backbone.  Heads have no entry.
 
     >>> from reglet.backbones import vit_mini
     >>> from reglet.methods import Supervised
@@ -72,7 +71,7 @@ def layer_scales(module: nn.Module, layer_decay: float) -> Mapping[Tensor, float
     if layer_decay == 1.0:
         return {}
     if not isinstance(module, Method):
-        raise ValueError(f"layer_decay is of a method's backbone, and {type(module).__name__} is no method")
+        raise ValueError(f"layer_decay needs a Method with a backbone, and {type(module).__name__} is none")
     backbone = innermost(module).get_submodule("backbone")
     depth, top = depths(backbone)
     return {p: layer_decay ** (top - depth[name]) for name, p in backbone.named_parameters()}
@@ -83,7 +82,7 @@ def build_optimizer(
 ) -> torch.optim.Optimizer:
     """momentum: of SGD and LARS, and the first beta of Adam and AdamW.  layer_decay: see `layer_scales`.
 
-    All take a step back on the device where `optimizer.found_inf` is 1 there, which torch has for its fused ones.
+    All skip a step if `optimizer.found_inf` is 1 on the device, as torch's fused optimizers do.
     """
     groups = parameter_groups(module, weight_decay=weight_decay, layer_decay=layer_decay)
     if not groups:
@@ -100,7 +99,7 @@ def build_optimizer(
 class SGD(torch.optim.SGD):
     """torch's fused kernel on each rank's own part of the weights.
 
-    torch 2.13 has none for sharded weights, and leaves the momentum uninitialized where the very first step is skipped.
+    torch 2.13 has no fused SGD for sharded weights, and leaves the momentum uninitialized if the first step is skipped.
     """
 
     @torch.no_grad()
@@ -127,14 +126,13 @@ class SGD(torch.optim.SGD):
 
 
 class LARS(torch.optim.Optimizer):
-    """SGD with momentum whose step is, layer by layer, a share of the weights' norm.  You et al. 2017.
+    """SGD with momentum.  The step of each layer is scaled to a share of its weights' norm.  You et al. 2017.
 
         u = g + decay p,    q = trust |p| / |u|    (1 for vectors, and where a norm is zero)
         m = momentum m + q u,    p = p - lr m
 
-    As in Barlow Twins and VICReg: vectors are neither decayed nor scaled, and the scale stands inside the momentum.
-    grad_scale and found_inf are torch's for its fused optimizers: what gradients were multiplied with, and 1 where
-    nothing is to change.
+    As in Barlow Twins and VICReg, vectors are neither decayed nor scaled, and the scale is inside the momentum.
+    grad_scale and found_inf are those of torch's fused optimizers: the factor of the gradients, and 1 to skip the step.
     """
 
     _step_supports_amp_scaling = True

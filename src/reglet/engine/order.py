@@ -1,7 +1,7 @@
-"""What a step sees, as a function of (seed, step) alone.
+"""The samples and random numbers of a step, as a function of (seed, step) only.
 
-So a resumed run needs no more than its step number, and W ranks see exactly the samples and views that one process
-would: everything is drawn for the global batch, and each rank takes its slice.
+So a resumed run needs only its step number.  Everything is drawn for the global batch, and each rank takes its slice,
+so W ranks see the samples and views that one process would see.
 """
 
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ def generator(*numbers: int) -> torch.Generator:
 
 @dataclass(frozen=True)
 class Shuffled:
-    """`n` samples in batches of `batch`; every epoch is a permutation, and its last, incomplete batch is left out.
+    """`n` samples in batches of `batch`.  Every epoch is a permutation; its last, incomplete batch is left out.
 
     >>> order = Shuffled(n=5, batch=2, seed=0)
     >>> order.per_epoch, len(order.indices(7))
@@ -58,7 +58,7 @@ def _permutation(n: int, seed: int, epoch: int) -> Int64[Tensor, " n"]:
 
 @dataclass(frozen=True)
 class WithReplacement:
-    """`batch` of `n` samples, drawn with replacement: for sets smaller than a batch, of which crops are taken."""
+    """`batch` of `n` samples, drawn with replacement: for sets that are smaller than a batch of random crops."""
 
     n: int
     batch: int
@@ -73,6 +73,6 @@ class WithReplacement:
 
 
 def rank_slice(batch: int, rank: int, world: int) -> slice:
-    """The part of the global batch that is `rank`'s."""
+    """The part of the global batch that belongs to `rank`."""
     each = batch // world
     return slice(rank * each, (rank + 1) * each)

@@ -1,4 +1,4 @@
-"""What a run will do, said before it does it: on what, how much of it, how long, with how much memory."""
+"""The plan that a run prints at its start: data, model, length, time and memory."""
 
 import torch
 
@@ -10,7 +10,7 @@ from reglet.progress import duration
 
 
 def plan(parts: Parts, config: Config, asked: Config, budget: Budget | None, device: torch.device) -> str:
-    """asked: as it was given; what was left open there, or is as by default, has a star."""
+    """asked: the configuration as it was given.  Values that are defaults get a star."""
 
     def star(*keys: str) -> str:
         return "*" if all(getattr(asked, key) == getattr(Config, key) for key in keys) else ""

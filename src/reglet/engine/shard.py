@@ -1,6 +1,6 @@
-"""Weights that FSDP2 has shared out over the ranks, seen as whole tensors, and back.
+"""Sharded weights of FSDP2: to whole tensors and back.
 
-A sharded tensor (DTensor) is told by its mesh, so that nothing here is imported unless there is one.
+A sharded tensor (DTensor) is recognised by its mesh, so that nothing is imported unless there is one.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 def shard(module: nn.Module, mesh: Any) -> nn.Module:
-    """Each block of the network on its own, so that only one is whole at a time, then what is left."""
+    """Shards each block of the network, so that only one is whole at a time, and then the rest."""
     from torch.distributed.fsdp import fully_shard  # noqa: TID251  what the strategy asks us for
 
     for block in blocks(module):
@@ -20,7 +20,7 @@ def shard(module: nn.Module, mesh: Any) -> nn.Module:
 
 
 def blocks(module: nn.Module) -> list[nn.Module]:
-    """What is repeated: the members of every Sequential or ModuleList of one class that has parts itself."""
+    """The repeated parts of a network: the members of a Sequential or ModuleList, if all have one class and children."""
     found: list[nn.Module] = []
     for parent in module.modules():
         members = list(parent.children()) if isinstance(parent, nn.Sequential | nn.ModuleList) else []
@@ -31,21 +31,21 @@ def blocks(module: nn.Module) -> list[nn.Module]:
 
 
 def whole(x: Tensor) -> Tensor:
-    """All of a sharded tensor, on every rank; a collective.  Any other tensor as it is."""
+    """The whole of a sharded tensor, on every rank (a collective).  Any other tensor stays as it is."""
     full: Tensor = x.full_tensor() if hasattr(x, "full_tensor") else x
     return full.detach()
 
 
 def local(x: Tensor) -> Tensor:
-    """This rank's part of a sharded tensor; any other tensor as it is."""
+    """This rank's part of a sharded tensor.  Any other tensor stays as it is."""
     own: Tensor = x.to_local() if hasattr(x, "to_local") else x
     return own
 
 
 def laid_out_like(x: Tensor, like: Tensor) -> Tensor:
-    """`x` on the device, in the memory format and with the shards of `like`; of another shape, as it is.
+    """`x` with the device, memory format and shards of `like`.  A tensor of another shape stays as it is.
 
-    The memory format matters: a sum in another order has other bits.
+    The memory format matters, because a sum in another order has other bits.
     """
     if x.shape != like.shape:
         return x

@@ -34,10 +34,10 @@ T = TypeVar("T")
 
 
 class AnyCall(nn.Module):
-    """What Fabric wraps: `model(lambda m: m.encode(x))`.
+    """The module that Fabric wraps.  It is called as `model(lambda m: m.encode(x))`.
 
-    DDP, FSDP and Fabric's precision act on `forward` alone, but scores and the gradient cache need other calls of the
-    method.  Here they pass through the same door.
+    DDP, FSDP and Fabric's precision act on `forward` only.  Scores and the gradient cache call other methods, which
+    here go through `forward` too.
     """
 
     def __init__(self, method: Method) -> None:
@@ -49,9 +49,9 @@ class AnyCall(nn.Module):
 
 
 class Reading(NamedTuple):
-    """What the host knows of a step once it has asked the device.
+    """What the host reads from the device about a step.
 
-    norm: the largest of the gradient, before it was clipped, since the last time.
+    norm: the largest gradient norm since the last reading, before clipping.
     broken: the first step that was not finite.
     """
 
@@ -61,11 +61,11 @@ class Reading(NamedTuple):
 
 
 class State:
-    """A method on its devices with its optimizer, its moving average where asked for, and the number of steps done."""
+    """A method on its devices, with its optimizer, its moving average if there is one, and the number of steps done."""
 
     def __init__(self, fabric: Fabric, method: Method, settings: Settings) -> None:
         s = settings
-        if s.channels_last and s.strategy != "fsdp":  # which takes no weights in another layout than torch's own
+        if s.channels_last and s.strategy != "fsdp":  # FSDP takes only weights in torch's default layout
             method.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
         self.fabric, self.method, self.settings = fabric, method, s
         self._check_embeddings(fabric.device.type == "cpu")
@@ -90,9 +90,9 @@ class State:
         self.done = 0
         self.steps: int | None = None  # of the whole training
         self.terms: Terms = {}
-        self.norm: Tensor | None = None  # the largest of the gradient since it was read, before it was clipped
-        self.error = ""  # what was raised on the host
-        self.noted: Json = {}  # what the journal had in mind at the checkpoint
+        self.norm: Tensor | None = None  # the largest gradient norm since the last reading, before clipping
+        self.error = ""  # raised on the host
+        self.noted: Json = {}  # the journal's notes at the checkpoint
 
     @property
     def encoder(self) -> Method:
@@ -116,19 +116,19 @@ class State:
                 m.train(mode)
 
     def call(self, act: Callable[[Method, Tensor], Tensor], x: Tensor) -> Tensor:
-        """`act` on what is kept at the end: the moving average where there is one, in the precision of its weights."""
+        """`act` on the network that is kept at the end: the moving average, in its own precision, if there is one."""
         x = x.to(self.device, non_blocking=True)
         if self.average is not None:
             dtype = next(p.dtype for p in self.average.parameters() if p.is_floating_point())
             return act(self.encoder, x.to(dtype)).float()
-        if self.settings.strategy == "fsdp":  # weights are put together by all ranks
+        if self.settings.strategy == "fsdp":  # all ranks must take part to gather the weights
             ask_others(self.fabric)
         x = self.fabric.strategy.precision.convert_input(x)
         out: Tensor = self.model(lambda m: act(m, x))
         return out.float()
 
     def backward(self, batch: Batch, *, lr: float, steps: int | None = None) -> None:
-        """The gradient of step `done`.  `read` tells what came of it.
+        """Computes the gradient of step `done`.  `read` then returns its numbers.
 
         steps: of the whole training, for weights that are schedules.
         """
@@ -143,7 +143,7 @@ class State:
             self.norm = norm if self.norm is None else torch.maximum(self.norm, norm)
 
     def read(self) -> Reading:
-        """Of the last step: one copy from the device, for which the host waits."""
+        """The numbers of the last step, in one copy from the device, for which the host waits."""
         if self.error:
             return Reading({}, None, self.done)
         numbers = torch.cat([guard.side_by_side(self.terms, self.norm), self.guard.steps[None]]).tolist()
@@ -156,7 +156,7 @@ class State:
         return Reading(terms, norm, self.done - spoiled + 1 if spoiled else None)
 
     def again(self, batch: Batch, *, steps: int | None = None) -> tuple[dict[str, float], str]:
-        """The terms of step `done`, and what is wrong with them or with the gradient, asked at once."""
+        """The terms of step `done`, and what is wrong with them or with the gradient."""
         self.steps, self.norm, self.error = steps, None, ""
         self._check_embeddings(True)
         self.optimizer.zero_grad()
@@ -186,13 +186,14 @@ class State:
             self.error = str(error)
 
     def _norm(self) -> Tensor | None:
-        """Of the gradient, which is clipped after it; None where it is scaled and stays so until the optimizer steps.
+        """The norm of the gradient, which is then clipped.  None if the gradient stays scaled until the optimizer
+        steps.
 
-        Overflow of a scaled one is the scaler's business, so the terms alone are judged.  Where they are not finite,
-        one gradient that is not finite either makes the scaler skip this step and all that follow.
+        The scaler handles the overflow of a scaled gradient, so only the terms are checked.  If they are not finite,
+        one gradient is made infinite, and the scaler skips this step and all later ones.
         """
         if self.scaler is None:
-            norm = guard.gradient_norm(self.method.parameters())  # of all: NaN in a head must be noticed, too
+            norm = guard.gradient_norm(self.method.parameters())  # of all parameters, to notice NaN in a head
             self._judge(norm)
             self._clip()
             return norm
@@ -228,14 +229,14 @@ class State:
             self.average.update(self.method, first=self.done == 1)
 
     def save(self, path: Path, config: Json, noted: Json) -> None:
-        """noted: what the journal has in mind for its next line."""
+        """noted: the journal's notes for its next line."""
         tensors = checkpoint.collect(self.method, self.optimizer, self.average)
         scaler = self.fabric.strategy.precision.state_dict()
         about = {"step": self.done, "config": config, "scaler": scaler, "noted": noted}
         self._write(path, tensors, about)
 
     def save_weights(self, path: Path, config: Json) -> None:
-        """What is kept at the end, without what only training needs."""
+        """Saves the network, without what only training needs."""
         tensors = checkpoint.collect(self.method, None, self.average)
         self._write(path, tensors, {"step": self.done, "config": config})
 

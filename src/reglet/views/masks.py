@@ -96,8 +96,8 @@ class BlockMasks:
         seen = room & ~places.any(1)
         if int(seen.sum(1).min()) < self.least:
             raise ValueError(
-                f"{self.targets} blocks of {target[0]} x {target[1]} patches leave fewer than {self.least} patches "
-                f"of a grid of {self.grid[0]} x {self.grid[1]}: take smaller patches, fewer or smaller targets, or least="
+                f"{self.targets} blocks of {target[0]} x {target[1]} patches leave fewer than {self.least} patches of "
+                f"a grid of {self.grid[0]} x {self.grid[1]}: take smaller patches, fewer or smaller targets, or least="
             )
         return Masks(_some(seen, generator), places.flatten(0, 1).nonzero()[:, 1].view(n, self.targets, -1))
 
