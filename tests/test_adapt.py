@@ -188,7 +188,7 @@ def test_killed_before_the_first_checkpoint_it_still_has_its_start(
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["start="], "reglet adapt goes on from weights: give pretrained=true"),
+        (["start="], "reglet adapt starts from weights: give pretrained=true"),
         (["model=resnet8"], "are of another architecture: missing: conv1.weight"),
         (["preserve=weights"], "keep must be one of features, class, gram, l2sp; got 'weights'"),
         (["preserve.weight=1"], "preserve.* are arguments of what preserve= names"),
@@ -199,8 +199,8 @@ def test_killed_before_the_first_checkpoint_it_still_has_its_start(
         (["keep_best=loss"], "keep_best is one of rankme, lidar, alphareq, knn"),
         (["patience=2"], "say which by keep_best="),
         (["layer_decay=2"], "layer_decay is a factor in (0, 1]"),
-        (["preserve=l2sp", "compile=true"], "go without"),
-        (["preserve=l2sp", "strategy=fsdp"], "which fsdp is there to avoid"),
+        (["preserve=l2sp", "compile=true"], "need compile=false"),
+        (["preserve=l2sp", "strategy=fsdp"], "which fsdp avoids"),
         (["require=best"], "require is one of not worse, better"),
     ],
 )

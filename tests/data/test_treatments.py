@@ -197,4 +197,4 @@ def test_a_table_that_is_not_utf8_or_has_holes(tmp_path: Path) -> None:
 def test_a_single_class_cannot_be_trained(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fill(tmp_path / "photos", "cat", each=40)
     assert main(["train", f"data={tmp_path / 'photos'}", "steps=1", f"out={tmp_path / 'run'}"]) != 0
-    assert "has one alone (cat)" in capsys.readouterr().err
+    assert "has only one (cat)" in capsys.readouterr().err

@@ -102,5 +102,5 @@ def test_compiled_is_what_it_was(name: str, found: dict[str, tuple[Trained, Trai
 def test_hooks_that_come_and_go_are_refused() -> None:
     words = {"method": "simclr", "equivariant": "augself", "compile": True}
     config = from_flat({**BASE, **words})
-    with pytest.raises(ValueError, match="compile=true goes without equivariant="):
+    with pytest.raises(ValueError, match="compile=true does not work with equivariant="):
         State(launch(config), build_parts(config).method, config)

@@ -1,4 +1,4 @@
-"""Activations of the blocks computed twice instead of kept: the memory of one block, for about a third more time."""
+"""Activation checkpointing: blocks are computed twice.  It needs the memory of one block and a third more time."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
@@ -13,10 +13,11 @@ from reglet.engine.shard import blocks
 
 
 def checkpoint_activations(module: nn.Module) -> None:
-    """Each block of `module` (see `blocks`) forgets what is inside of it, and computes it again in the backward pass.
+    """Each block of `module` (see `blocks`) does not keep its activations, and computes them again in the backward
+    pass.
 
-    The gradient is the same: dropout is replayed, and averages of batch norm move the first time only.  Names of
-    weights stay.  What is attached to a block as a whole sees one call of it; what is attached inside would see two.
+    The gradient is the same: dropout is repeated, and the averages of batch norm move only the first time.  Names of
+    weights stay the same.  What is attached to a whole block sees one call; what is attached inside would see two.
     """
     found = blocks(module)
     if not found:
@@ -29,7 +30,7 @@ def checkpoint_activations(module: nn.Module) -> None:
 
 @cache
 def _forgetful(kind: type[nn.Module]) -> type[nn.Module]:
-    """A class and not a new `forward` on each block: a copied block would call the `forward` of the original."""
+    """A new class, not a new `forward` on each block: the copy of a block would call the `forward` of the original."""
 
     def forward(self: nn.Module, *args: Any, **kwargs: Any) -> Any:
         if not self.training:
@@ -42,8 +43,8 @@ def _forgetful(kind: type[nn.Module]) -> type[nn.Module]:
 
 @contextmanager
 def standing_averages(block: nn.Module) -> Iterator[None]:
-    """Batch norm leaves its averages and its count as they are.  (Without averages it would save other tensors than
-    the first time, which torch refuses.)
+    """Batch norm does not change its averages and its count.  They are not switched off, because batch norm would then
+    save other tensors than the first time, which torch refuses.
     """
     before = [(m, m.momentum, m.num_batches_tracked) for m in _norms(block)]
     try:

@@ -1,4 +1,4 @@
-"""Words of a command line as the arguments of a function: of the kind that its signature asks for, or refused."""
+"""Words of a command line as arguments of a function.  A word that does not fit the signature is refused."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -8,22 +8,23 @@ from typing import Any, Literal, Union, get_args, get_origin
 from reglet.engine.config import Named, literal, unknown
 
 Json = dict[str, Any]
-NOT = object()  # what stands for "no such kind"
+NOT = object()  # the value does not fit
 
 
 def arguments(make: Callable[..., Any], room: str, given: Json) -> Json:
-    """`given`, the values of room.argument= words, as `make` takes them."""
+    """The values of room.argument= words, as `make` takes them."""
     hints = {key: p.annotation for key, p in inspect.signature(make).parameters.items()}
     return {key: argument(f"{room}.{key}", value, hints.get(key, Any)) for key, value in given.items()}
 
 
 def call(make: Callable[..., Any], config: Named, room: str, *parts: Any, **given: Any) -> Any:
-    """`make` with the arguments that the configuration has for `room`; an unknown one names the closest."""
+    """Calls `make` with the arguments that the configuration has for `room`.  The error for an unknown argument names
+    the closest one."""
     return call_with(make, room, config.of(room), *parts, **given)
 
 
 def call_with(make: Callable[..., Any], room: str, options: Json, *parts: Any, **given: Any) -> Any:
-    """The same, of arguments that are given here."""
+    """The same with the arguments given in `options`."""
     allowed = {k for k, p in inspect.signature(make).parameters.items() if p.kind is p.KEYWORD_ONLY}
     for key in options:
         if key not in allowed:
@@ -49,7 +50,7 @@ def argument(key: str, value: Any, hint: Any) -> Any:
 
 
 def in_words(hint: Any) -> str:
-    """What a word may be, for a person; nothing where it cannot be given as a word."""
+    """Says what a word may be; "" if the argument cannot be given as a word."""
     return " or ".join(filter(None, map(_words, _kinds(hint))))
 
 
@@ -88,7 +89,7 @@ def _several(kind: Any, texts: list[str]) -> Any:
 
 
 def _words(kind: Any) -> str:
-    """Nothing for what cannot be said in a word."""
+    """ "" for what cannot be given as a word."""
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     if get_origin(kind) is tuple:

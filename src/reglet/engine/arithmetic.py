@@ -1,4 +1,4 @@
-"""How exactly a run computes: the precision of float32 products, and whether every sum has one order."""
+"""The precision of float32 products, and deterministic sums."""
 
 import os
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ from reglet.engine.settings import Settings
 
 @contextmanager
 def arithmetic(settings: Settings) -> Iterator[None]:
-    """Set torch's switches as the settings say, and put them back afterwards.
+    """Set torch's switches as the settings say, and restore them afterwards.
 
-    deterministic: what CUDA needs for the same bits twice.  Kernels that have no deterministic form raise.  cuBLAS asks
-    for its workspace in the environment, and looks when it is first used.
+    deterministic: what CUDA needs to give the same bits each time.  Kernels without a deterministic form raise.  cuBLAS
+    reads its workspace from the environment when it is first used.
     """
     precision, benchmark = torch.get_float32_matmul_precision(), torch.backends.cudnn.benchmark
     strict, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()

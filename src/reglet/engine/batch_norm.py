@@ -1,7 +1,6 @@
 """Batch norm over the samples of all ranks: `sync_batchnorm=true`.
 
-torch's own SyncBatchNorm runs on CUDA alone.  Elsewhere `OverRanks` takes its place, so that W processes train the
-network that one process would.
+torch's SyncBatchNorm runs only on CUDA.  Elsewhere `OverRanks` replaces it, so that W processes train like one.
 """
 
 import torch
@@ -13,11 +12,11 @@ from reglet.precision import at_least_float32, no_autocast
 
 
 class OverRanks(_BatchNorm):
-    """Mean and variance of the whole batch, from those of each rank's equal part of it:
+    """Batch norm with the mean and variance of the whole batch, of which each rank r has an equal part:
 
         mean = mean_r m_r          var = mean_r v_r + var_r m_r
 
-    One exchange in the forward pass and one in the backward pass.  In eval mode it is batch norm.
+    Ranks exchange numbers once in the forward pass and once in the backward pass.
     """
 
     def _check_input_dim(self, x: Tensor) -> None:
@@ -44,7 +43,7 @@ class OverRanks(_BatchNorm):
 
     @torch.no_grad()
     def _remember(self, mean: Tensor, var: Tensor, *, n: int) -> None:
-        """The running averages, the variance with n - 1 as torch has it."""
+        """Updates the running averages.  The variance is divided by n - 1, as in torch."""
         if self.running_mean is None or self.running_var is None or self.num_batches_tracked is None:
             return
         self.num_batches_tracked.add_(1)
@@ -54,7 +53,7 @@ class OverRanks(_BatchNorm):
 
 
 def synchronize(network: nn.Module, *, cuda: bool) -> None:
-    """Every batch norm in `network` sees all ranks from now on.  Its parameters and buffers stay the same tensors."""
+    """Makes every batch norm in `network` see all ranks.  Its parameters and buffers stay the same tensors."""
     if cuda:
         nn.SyncBatchNorm.convert_sync_batchnorm(network)
         return

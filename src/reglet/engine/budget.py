@@ -186,13 +186,13 @@ def within_memory(
 
 
 def exact_in_parts(method: nn.Module) -> bool:
-    """Whether the gradient cache gives the gradient of the whole batch: batch norm would see a part of it."""
+    """Whether the gradient cache gives the gradient of the whole batch.  With batch norm it does not."""
     norms = [m for m in method.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
     return isinstance(method, Splittable) and not norms
 
 
 def free_memory(device: torch.device) -> int | None:
-    """Bytes that a run can still take on `device`; None where nobody says."""
+    """The free bytes on `device`; None if unknown."""
     if device.type == "cuda":
         free: int = torch.cuda.mem_get_info(device)[0]
         return free
@@ -203,7 +203,7 @@ def free_memory(device: torch.device) -> int | None:
 
 
 def _available(path: Path = Path("/proc/meminfo")) -> int | None:
-    """Linux; elsewhere all the memory that there is."""
+    """The available memory on Linux; elsewhere all of the memory."""
     if path.is_file():
         for row in path.read_text().splitlines():
             if row.startswith("MemAvailable:"):
@@ -215,7 +215,7 @@ def _available(path: Path = Path("/proc/meminfo")) -> int | None:
 
 
 def _in_group(folder: Path = Path("/sys/fs/cgroup")) -> int | None:
-    """What a container has left: its limit minus what is taken.  File caches count as free."""
+    """What a container has left: its limit minus what it uses.  File caches count as free."""
     try:
         limit, taken = ((folder / f"memory.{name}").read_text().strip() for name in ("max", "current"))
         stat = dict(row.split() for row in (folder / "memory.stat").read_text().splitlines())

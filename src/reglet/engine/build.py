@@ -81,7 +81,7 @@ class Parts:
         return ImageFeed(self.images, self.policy, batch=self.batch, seed=self.seed)
 
     def resolved(self) -> dict[str, Any]:
-        """What was not asked for but found: sizes and data."""
+        """Facts that were found, not given: sizes and data."""
         data = {"name": self.images.name, "images": len(self.images), "classes": self.images.classes}
         if self.test is not None:
             data["test"] = {
@@ -97,7 +97,7 @@ class Parts:
 
 
 def build_parts(config: Config, *, multiple: int = 1) -> Parts:
-    """Weights are a function of the seed alone.  multiple: what a batch that is not given must be divisible by."""
+    """The parts of a run.  Weights depend on the seed only.  multiple: of which a default batch is a multiple."""
     images, test = build_data(config)
     _, in_channels, height, width = images.batch(torch.zeros(1, dtype=torch.int64)).shape
     size = config.size or fitting_size(min(height, width))
@@ -133,7 +133,7 @@ def _method_and_views(config: Config, images: Images, *, size: int, in_channels:
 
 
 def _backbone(config: Config, *, size: int, in_channels: int) -> nn.Module:
-    """With the weights that the run starts from, unless its own checkpoint has others already."""
+    """The backbone, with the weights that the run starts from unless it already has a checkpoint."""
     given, sizes = config.of("model"), {"size": size, "in_channels": in_channels}
     begins = not (Path(config.out) / CHECKPOINT).exists()
     given["pretrained"] = (config.pretrained or given.get("pretrained", False)) and begins
@@ -159,7 +159,7 @@ def _preserved(config: Config, method: Method, start: nn.Module | None) -> Metho
 
 
 def build_data(config: Config) -> tuple[Images, Images | None]:
-    """Training and test images, cut as the configuration says."""
+    """Training and test images, split as the configuration says."""
     how: dict[str, Any] = {
         "size": config.size,
         "channels": config.channels,
@@ -210,8 +210,8 @@ def _supervised(config: Config, backbone: nn.Module, images: Images) -> Method:
     classes = len(images.classes or ())
     if len(known) < 2:
         raise ValueError(
-            f"reglet train tells classes apart, and {images.name} has one alone ({', '.join(images.classes or ())}): "
-            "each class lies in a folder of its own, or a table has the labels (table=labels.csv)"
+            f"reglet train needs two classes, and {images.name} has only one ({', '.join(images.classes or ())}): "
+            "put each class into a folder of its own, or give the labels in a table (table=labels.csv)"
         )
     given = {"classes": classes, "latent": latent_loss(config, dim_of(backbone))}
     return mixed(config, call(methods.Supervised, config, "method", backbone, **given), classes=classes)
@@ -228,7 +228,7 @@ def latent_loss(config: Named, dim: int) -> LatentLoss | None:
 
 
 def mixed(config: Named, method: Method, *, classes: int) -> Method:
-    """`method` on samples that are mixed as `mix=` says."""
+    """`method` on mixed samples, if `mix=` asks for it."""
     if not config.mix:
         return method
     given = config.of("mix")
@@ -250,7 +250,7 @@ def with_sim(
 
 
 def _method(config: Config, backbone: nn.Module) -> Method:
-    """A loss by its name is the joint embedding with that loss."""
+    """The method by its name.  The name of a loss means the joint embedding with that loss."""
     if config.method == JEPA:
         own: dict[str, list[int] | None] = {"": None, "none": []}
         widths = own[config.projector] if config.projector in own else _widths(config.projector)
@@ -266,7 +266,7 @@ def _method(config: Config, backbone: nn.Module) -> Method:
         wrong, allowed = ("loss", set(LOSSES)) if config.method in LOSSES else ("method", {*LOSSES, *METHODS})
         raise ValueError(no_such(wrong, getattr(config, wrong), allowed))
     cls = LOSSES[name]
-    # So that W processes train as one does: the loss of the global batch, with the same slices everywhere.
+    # W processes train like one: with the loss of the global batch, and the same slices everywhere.
     given: dict[str, Any] = {"gather": True}
     if "shared_slices" in inspect.signature(cls).parameters and "shared_slices" not in config.of("loss"):
         given["shared_slices"] = True
@@ -281,14 +281,14 @@ def _policy(config: Config, backbone: nn.Module, size: int) -> views.Policy:
     name = config.views or _default_views(config, size)
     given = config.of("views")
     patch = getattr(backbone, "patch", 0)
-    if patch and "local_size" not in given:  # local views are made of whole patches
+    if patch and "local_size" not in given:  # local views must consist of whole patches
         given = {"local_size": max(patch, round(size * 3 / 7 / patch) * patch)}
         return call(views.policy, config, "views", name, size=size, **given)
     return call(views.policy, config, "views", name, size=size)
 
 
 def _default_views(config: Config, size: int) -> str:
-    """The paper's policy, except that crops of small images stay larger than a few pixels."""
+    """The paper's policy.  Small images get larger crops, so that no crop has only a few pixels."""
     if config.command == "train":
         return "supervised"
     if config.method == JEPA:
@@ -303,7 +303,7 @@ def _default_views(config: Config, size: int) -> str:
 
 
 def fitting_batch(images: int, *, multiple: int = 1) -> int:
-    """The largest power of two of which an epoch has at least four, 256 at most, rounded down to a multiple.
+    """The largest power of two that fits four times into an epoch, at most 256, rounded down to a multiple.
 
     >>> [fitting_batch(n) for n in (3, 152, 640, 1297, 10_000)], fitting_batch(640, multiple=3)
     ([2, 32, 128, 256, 256], 126)
@@ -313,13 +313,13 @@ def fitting_batch(images: int, *, multiple: int = 1) -> int:
 
 
 def fitting_size(side: int) -> int:
-    """The largest size, at most `side`, that the patches of our networks fit."""
+    """The largest size up to `side` that consists of whole patches of our networks."""
     step = 16 if side >= 128 else 8 if side >= 64 else 4
     return max(step, side // step * step)
 
 
 def makers(config: Config) -> dict[str, Callable[..., Any]]:
-    """What takes the arguments of each room, for what the configuration names: room -> function or class."""
+    """Room -> the function or class that takes its arguments, for the names in the configuration."""
     name = config.loss or config.method
     found: dict[str, Callable[..., Any]] = {"model": backbones.build, "views": views.policy}
     if config.command == "train":

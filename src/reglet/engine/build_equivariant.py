@@ -27,13 +27,13 @@ EQUIVARIANT: dict[str, Callable[..., Method]] = {
     "essl": ESSL,
     "stl": STL,
 }
-SYMMETRY = ("turns", "flips", "area", "complement")  # what of the group may be left out, or drawn as released
+SYMMETRY = ("turns", "flips", "area", "complement")  # parts of the group that may be left out or changed
 BESIDES = {"ser": {*SYMMETRY, "crop"}}  # arguments that are not the method's own
-MADE_HERE = {"group", "jitter", "sigma", "example"}  # not words
+MADE_HERE = {"group", "jitter", "sigma", "example"}  # arguments that are not given as words
 
 
 def make_equivariant(config: Config, method: Method, policy: views.Policy, *, example: Tensor) -> Method:
-    """`method`, which has views by `policy`, inside the wrapper that `equivariant=` names."""
+    """`method` inside the wrapper that `equivariant=` names.  policy: of the method's views."""
     given = config.of("equivariant")
     if not config.equivariant:
         if given:
@@ -60,7 +60,7 @@ def make_equivariant(config: Config, method: Method, policy: views.Policy, *, ex
 
 
 def equivariant_views(config: Config, policy: views.Policy, backbone: nn.Module) -> ViewPolicy:
-    """`policy` as the wrapper wants it: pairs aligned, partners alike, or one more view."""
+    """`policy` with what the wrapper needs: aligned pairs, equal partners, or one more view."""
     given, first = config.of("equivariant"), policy.views[0]
     if config.equivariant == "ser":
         crop: Any = given.get("crop", "shared") or "none"  # the command line reads none as None

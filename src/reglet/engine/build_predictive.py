@@ -21,11 +21,11 @@ from reglet.types import WrongKindError
 from reglet.views import Policy
 from reglet.views.masks import BlockMasks, MaskedViews
 
-SLICES = 256  # by default; every place of the grid is a batch of its own, and shares them
+SLICES = 256  # by default; all places of the grid share them, and each place is a batch of its own
 
 
 def default_weight(regularizer: str) -> float:
-    """LeWM's for SIGReg, which grows with the batch; 1 for those that are means."""
+    """For SIGReg, which grows with the batch, LeWM's weight; for regularizers that are means, 1."""
     return 0.1 if regularizer == "sigreg" else 1.0
 
 
@@ -46,15 +46,15 @@ def jepa(
     context_scale: tuple[float, float] = (0.85, 1.0),
     least: int = 4,
 ) -> Predictive:
-    """`Predictive` with `MaskedTokens`, whose predictor is half as wide and half as deep as the ViT, if not said."""
+    """`Predictive` with `MaskedTokens`.  By default the predictor is half as wide and half as deep as the ViT."""
     if not isinstance(backbone, ViT):
         raise WrongKindError(
-            f"method={JEPA} shows the network a part of the patches: give a ViT of ours, such as model=vit_mini; got "
+            f"method={JEPA} shows the network only some patches: give a ViT of reglet, such as model=vit_mini; got "
             f"{type(backbone).__name__}"
         )
     if backbone.cls_token is not None:
         raise WrongKindError(
-            f"method={JEPA} trains patch tokens, whose mean are the features: say model.cls_layer=none"
+            f"method={JEPA} trains patch tokens, and their mean are the features: say model.cls_layer=none"
         )
     masks = BlockMasks(
         backbone.grid,
@@ -79,12 +79,12 @@ def jepa(
 
 
 def build_jepa(config: Config, backbone: nn.Module, widths: list[int] | None) -> Method:
-    """loss= names the regularizer, `widths` are those between tokens and what is predicted; []: there is nothing."""
+    """The method, with the regularizer that loss= names.  widths: of the projector; []: there is none."""
     name = config.loss or "visreg"
     if name not in ONE_PLACE:
         raise ValueError(no_such("regularizer", name, set(ONE_PLACE)))
     if config.equivariant:
-        raise ValueError(f"equivariant={config.equivariant} compares views, and method={JEPA} has one of each image")
+        raise ValueError(f"equivariant={config.equivariant} compares two views, and method={JEPA} has only one")
     regularizer = call(ONE_PLACE[name], config, "loss", **of_all_ranks(ONE_PLACE[name], slices=SLICES))
     given: dict[str, Any] = {"weight": default_weight(name)}
     if widths is not None:
@@ -96,15 +96,15 @@ def build_jepa(config: Config, backbone: nn.Module, widths: list[int] | None) ->
 
 
 def of_all_ranks(kind: Callable[..., nn.Module], **given: Any) -> dict[str, Any]:
-    """W processes shall train as one does: the regularizer of the global batch, with the same slices everywhere; and
-    what else is `given`, as far as it has such arguments."""
+    """Arguments with which W processes train like one: the regularizer of the global batch, with the same slices
+    everywhere.  `given` and these are kept only if `kind` has such arguments."""
     known = inspect.signature(kind).parameters
     wanted = {"gather": True, "shared_slices": True, **given}
     return {key: value for key, value in wanted.items() if key in known}
 
 
 def masked_views(method: Method, policy: ViewPolicy) -> ViewPolicy:
-    """One view of each image with its masks, where the method predicts tokens; otherwise `policy`."""
+    """One view of each image with its masks if the method predicts tokens; otherwise `policy`."""
     inner = innermost(method)
     if not isinstance(inner, Predictive) or not isinstance(inner.predictor, MaskedTokens):
         return policy

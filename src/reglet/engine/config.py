@@ -1,4 +1,4 @@
-"""A run by names: the settings of the loop, and what is trained on what."""
+"""The configuration of a run by names: the settings of the loop, the data, the network, the method."""
 
 from dataclasses import asdict, dataclass, field, fields
 from difflib import get_close_matches
@@ -11,11 +11,11 @@ from reglet.engine.settings import Settings, option
 Json = dict[str, Any]
 C = TypeVar("C", bound="Named")
 COMMANDS = ("pretrain", "adapt", "train")
-ADAPT = {"lr": 1e-4}  # other defaults: weights that mean something bear smaller steps
+ADAPT = {"lr": 1e-4}  # other defaults: pretrained weights need smaller steps
 
 JEPA = "jepa"  # the method that predicts tokens: it takes a regularizer as its loss, and a ViT without [CLS]
 
-# What attach.N.KEY= may be, each with an example.
+# The keys of attach.N.KEY=, each with an example.
 ATTACH = {
     "where": "blocks.*",
     "loss": "sigreg",
@@ -36,9 +36,9 @@ ATTACH = {
 
 @dataclass(frozen=True, kw_only=True)
 class Named(Settings):
-    """What every run by names is told: how to train, what on what, and what is put beside it.
+    """The keys of every run by names: how to train, the data, the network, and what is attached to it.
 
-    options: arguments of one of the `rooms`, given as room.argument=value, as {"loss.slices": 1024}.
+    options: arguments of the `rooms`, given as room.argument=value, such as {"loss.slices": 1024}.
     """
 
     rooms: ClassVar[tuple[str, ...]] = ("model", "sim", "attach", "latent", "mix")
@@ -60,7 +60,7 @@ class Named(Settings):
                 raise ValueError(f"{room}.* are arguments of what {room}= names: give {room}= too")
 
     def attached(self) -> dict[str, Json]:
-        """What the words attach.N.KEY= say of each attachment, by its number; arguments of its loss are left out."""
+        """The keys attach.N.KEY= of each attachment, by its number, without the arguments of its loss."""
         found: dict[str, Json] = {}
         for word, value in self.of("attach").items():
             number, _, key = word.partition(".")
@@ -78,7 +78,7 @@ class Named(Settings):
         return dict(sorted(found.items(), key=lambda item: int(item[0])))
 
     def flat(self) -> Json:
-        """As config.json has it."""
+        """The configuration as config.json holds it."""
         values = asdict(self)
         return values | values.pop("options")
 
@@ -100,27 +100,25 @@ class Config(Named):
         "digits", "digits, a folder of images (unlabelled, class/ or domain/class/), a .npz, hf/NAME ..."
     )
     table: str = option("", "a .csv, .tsv, .jsonl or .parquet with the files in `data` and their labels")
-    channels: int = option(0, "of the images in files; 0: as most of them have, 3 for photographs")
+    channels: int = option(0, "channels of the image files; 0: those of most files, 3 for photographs")
     model: str = option("convnet", "the network, such as vit_tiny, resnet18 or timm/NAME (see reglet list models)")
     method: str = option("visreg", "visreg, barlow, vicreg, dino, jepa, ... (see reglet list methods)")
-    loss: str = option("", "another view loss than the method's own (reglet list losses); of jepa, its regularizer")
+    loss: str = option("", "a view loss in place of the method's own (reglet list losses); for jepa, its regularizer")
     views: str = option("", "augmentation policy; default: the method's own (see reglet list views)")
     size: int = option(0, "side of the views in pixels; 0: that of the images, at most 224")
     projector: str = option("", "widths of the projector, such as 512-512-128; default: the method's own")
     pretrained: bool = option(False, "start from the weights that timm/NAME or hf/NAME comes with")
-    last_blocks: int = option(0, "train only so many last blocks of the backbone, and what follows them; 0: all")
+    last_blocks: int = option(0, "train only this many last blocks of the backbone, and what follows them; 0: all")
     lora: int = option(0, "rank of low-rank updates (peft) that are trained in place of the weights; 0: none")
     heads_first: float = option(0.0, "steps, or a share of them below 1, in which only new heads learn")
-    preserve: str = option("", "hold on to the start by: features, class, gram, l2sp; several with commas")
-    require: str = option(
-        "not worse", "of adapt's verdict, for exit code 0: not worse, or better", "not worse", "better"
-    )
+    preserve: str = option("", "stay near the start by: features, class, gram, l2sp; several with commas")
+    require: str = option("not worse", "verdict of adapt for exit code 0: not worse, or better", "not worse", "better")
     equivariant: str = option("", "equivariance beside the method: ser, augself, equimod, essl or stl")
-    labels: str = option("", "of the training images, take a share (0.1) or a number (1000), stratified")
-    long_tail: float = option(0.0, "make the classes unequal, the first so many times larger than the last; 0: no")
+    labels: str = option("", "train on a share (0.1) or a number (1000) of the training images, stratified")
+    long_tail: float = option(0.0, "make the first class this many times larger than the last; 0: no")
     leave_out: str = option("", "train without this domain, and test on it")
-    overlap: str = option("refuse", "test images that are training images, too: an error, or dropped", "refuse", "drop")
-    epochs: int = option(0, "times that the data are seen; 0: 100, on a CPU what fits into four minutes")
+    overlap: str = option("refuse", "test images that are also training images: an error, or dropped", "refuse", "drop")
+    epochs: int = option(0, "passes over the data; 0: 100, on a CPU what fits into four minutes")
     batch: int = option(0, "images per optimizer step, over all devices; 0: by the number of images, at most 256")
     micro_batch: int = option(
         0, "images at a time on a device, with the exact gradient of the batch; 0: all, or what fits into memory"
@@ -139,20 +137,20 @@ class Config(Named):
         if self.pretrained and self.init_from:
             raise ValueError("pretrained=true and init_from= are two starts: give one of them")
         if self.preserve and self.strategy == "fsdp":
-            raise ValueError("preserve= keeps a whole copy of the start on every device, which fsdp is there to avoid")
+            raise ValueError("preserve= keeps a whole copy of the start on every device, which fsdp avoids: take ddp")
         if (self.preserve or self.heads_first) and self.compile:
             raise ValueError(
-                "a compiled method sees no hooks and no change of mode: preserve= and heads_first= go without"
+                "a compiled method sees no hooks and no change of mode: preserve= and heads_first= need compile=false"
             )
         if self.command != "train" and self.method == JEPA and self.model.startswith("vit_"):
             object.__setattr__(self, "options", {"model.cls_layer": None, **self.options})
 
     def require_start(self) -> None:
-        """An error where `reglet adapt` was given no weights to go on from."""
+        """Raise if `reglet adapt` was given no weights to start from."""
         started = self.pretrained or self.of("model").get("pretrained") or self.init_from
         if self.command == "adapt" and not started:
             raise ValueError(
-                "reglet adapt goes on from weights: give pretrained=true (model=timm/NAME or hf/NAME), or init_from= "
+                "reglet adapt starts from weights: give pretrained=true (model=timm/NAME or hf/NAME), or init_from= "
                 "a file, a run, hf/NAME or a folder that transformers saved; reglet pretrain starts from nothing"
             )
 
@@ -161,7 +159,7 @@ RENAMED = {"equivariant.share": "equivariant.fraction"}  # in the config.json of
 
 
 def from_flat(values: Json, kind: type[C] = Config) -> C:  # type: ignore[assignment]
-    """The inverse of `flat`; an unknown key is an error that names the closest."""
+    """The inverse of `flat`.  The error for an unknown key names the closest one."""
     values = {RENAMED.get(key, key): value for key, value in values.items()}
     known = {f.name for f in fields(kind)} - {"options"}
     plain = {key: value for key, value in values.items() if "." not in key}
@@ -186,7 +184,7 @@ def no_such(what: str, name: str, allowed: set[str]) -> str:
 
 
 def parse(key: str, text: str, kind: type[Named] = Config) -> Any:
-    """`key=text` of a command line, as the type that the key has."""
+    """The value of `key=text` on a command line, in the type of the key."""
     if "." in key:
         return literal(text)
     kinds: dict[str, type[Any]] = {f.name: type(f.default) for f in fields(kind) if f.name != "options"}

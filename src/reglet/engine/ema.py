@@ -1,4 +1,4 @@
-"""A moving average of the weights: theta' = decay theta' + (1 - decay) theta, buffers as they are."""
+"""A moving average of the weights, theta' = decay theta' + (1 - decay) theta.  Buffers are copied."""
 
 from copy import deepcopy
 
@@ -7,8 +7,8 @@ from torch import Tensor, nn
 
 
 class MovingAverage(nn.Module):
-    """It starts as `module` is now.  float32 weights are averaged in float32, even where `module` becomes bfloat16:
-    that would round a thousandth of a weight away.
+    """The average starts as a copy of `module`.  It stays float32 even if `module` becomes bfloat16, in which a change
+    of a thousandth would be rounded away.
     """
 
     def __init__(self, module: nn.Module, *, decay: float) -> None:
@@ -17,7 +17,7 @@ class MovingAverage(nn.Module):
 
     @torch.no_grad()
     def update(self, module: nn.Module, *, first: bool) -> None:
-        """After a step; after the `first` one the average is that step's weights."""
+        """Called after each step.  After the `first` one the average equals the weights."""
         mine: list[Tensor] = list(self.module.parameters())
         theirs = [p.to(q.dtype) for p, q in zip(module.parameters(), mine, strict=True)]
         torch._foreach_lerp_(mine, theirs, 1.0 if first else 1 - self.decay)

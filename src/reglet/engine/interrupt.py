@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C ask a run to save and stop after its step; a second one ends it at once."""
+"""SIGTERM and Ctrl-C ask a run to save and stop after its step.  A second signal ends it at once."""
 
 import signal
 import threading
@@ -9,9 +9,9 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
 class Interrupt:
-    """True once asked.  Outside the main thread, where Python delivers no signals, always False.
+    """True once a signal has come.  Always False outside the main thread, where Python delivers no signals.
 
-    A signal that is ignored stays so: workers of `reglet.runs` leave Ctrl-C to their parent.
+    An ignored signal stays ignored: workers of `reglet.runs` leave Ctrl-C to their parent.
     """
 
     def __init__(self) -> None:

@@ -34,7 +34,7 @@ class TensorBoard:
 
 
 class WandB:
-    """Offline unless WANDB_MODE says otherwise: a training run should not wait for a network."""
+    """Offline unless WANDB_MODE says otherwise, because a training run should not wait for a network."""
 
     def __init__(self, out: Path, config: Mapping[str, Any]) -> None:
         try:
@@ -60,7 +60,7 @@ def build_loggers(names: str, out: Path, config: Mapping[str, Any]) -> list[Logg
 
 
 class Journal:
-    """Silent, and without files, on all ranks but the first."""
+    """Only the first rank prints and writes files."""
 
     def __init__(
         self,
@@ -73,12 +73,12 @@ class Journal:
         writes: bool,
         noted: Mapping[str, float] | None = None,
     ) -> None:
-        """noted: `self.noted` at the checkpoint from which a run goes on."""
+        """noted: `self.noted` at the checkpoint from which a run is resumed."""
         self.progress, self.every = progress, every
         self.loggers = build_loggers(loggers, path.parent, config) if writes else []
         self.metrics = Metrics(path, start=progress.start) if writes else None
         self.last: dict[str, float] = self.metrics.last if self.metrics else {}
-        # The largest gradient norm since the last line, so that no spike falls between two lines.
+        # The largest gradient norm since the last line, so that no spike between two lines is missed.
         self.noted: dict[str, float] = dict(noted or {})
 
     def due(self, done: int) -> bool:
@@ -86,7 +86,7 @@ class Journal:
         return done % self.every == 0 or done == self.progress.steps
 
     def step(self, done: int, read: Reading | None, *, lr: float) -> None:
-        """read: what is known of the step; None where nobody asked the device."""
+        """read: the numbers of the step; None if the device was not asked."""
         self.progress.tick(done)
         if read is None:
             return
@@ -100,7 +100,7 @@ class Journal:
         self.progress.show(done, read.terms)
 
     def log(self, done: int, found: Mapping[str, float | str]) -> None:
-        """Numbers, and words such as the doctor's verdict, which metrics.jsonl and the screen take."""
+        """Logs numbers, and to metrics.jsonl and the screen also words, such as the doctor's verdict."""
         numbers = {name: value for name, value in found.items() if not isinstance(value, str)}
         self.last |= numbers
         if "knn" in numbers:

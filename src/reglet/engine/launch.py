@@ -1,4 +1,4 @@
-"""Processes: one, several on this machine, or those that torchrun has started already."""
+"""Processes: one, several on this machine, or those that torchrun has started."""
 
 import inspect
 import os
@@ -28,7 +28,7 @@ def launch(settings: Settings) -> Fabric:
         raise ValueError(f"batch {settings.batch} is not a multiple of {world} processes x {settings.accumulate} parts")
     require_accelerator(settings.accelerator, devices)
     strategy: Strategy | str = "auto"
-    # gloo beside NCCL: hosts tell each other of signals and errors without a word to the GPUs.
+    # gloo beside NCCL: hosts exchange signals and errors without involving the GPUs.
     backend = "cpu:gloo,cuda:nccl" if settings.accelerator in ("auto", "cuda") and torch.cuda.is_available() else None
     if settings.strategy == "fsdp":
         strategy = ModelParallelStrategy(
@@ -38,8 +38,8 @@ def launch(settings: Settings) -> Fabric:
             process_group_backend=backend,
         )
     elif world > 1:
-        # Each rank keeps its buffers: those of batch norm are its own, and a broadcast between the two passes of the
-        # gradient cache would change them under autograd's feet.  torch 2.13 gave the argument another name.
+        # Each rank keeps its own buffers.  A broadcast between the two passes of the gradient cache would change
+        # buffers that autograd has saved.  torch 2.13 renamed the argument.
         names = inspect.signature(DistributedDataParallel).parameters
         more: Any = {"forward_sync_buffers" if "forward_sync_buffers" in names else "broadcast_buffers": False}
         strategy = DDPStrategy(gradient_as_bucket_view=True, process_group_backend=backend, **more)
@@ -55,7 +55,7 @@ def launch(settings: Settings) -> Fabric:
 
 
 def require_accelerator(name: str, devices: int = 1) -> None:
-    """Raise where the machine has not so many of what `name` says."""
+    """Raise if the machine has fewer than `devices` of that accelerator."""
     there = {"cuda": torch.cuda.device_count(), "mps": int(torch.backends.mps.is_available())}
     if name in there and there[name] < devices:
         raise ValueError(
@@ -65,7 +65,7 @@ def require_accelerator(name: str, devices: int = 1) -> None:
 
 
 def first_then_all(fabric: Fabric, act: Callable[[], None]) -> None:
-    """Act on the first rank, and raise on every rank what happened there, so that none waits for another."""
+    """Act on the first rank.  Every rank raises the error that happens there, so that none waits for another."""
     error: Exception | None = None
     if fabric.is_global_zero:
         try:
@@ -79,9 +79,9 @@ def first_then_all(fabric: Fabric, act: Callable[[], None]) -> None:
 
 @contextmanager
 def together(fabric: Fabric) -> Iterator[None]:
-    """What raises inside on one rank raises afterwards on every rank, so that none waits for another.
+    """An error inside on one rank is raised on every rank at the end, so that none waits for another.
 
-    What waits for other ranks inside asks first whether all are well: see `ask_others`.
+    Code inside that waits for other ranks must call `ask_others` first.
     """
     error: Exception | None = None
     try:
@@ -103,9 +103,9 @@ def together(fabric: Fabric) -> Iterator[None]:
 
 
 def ask_others(fabric: Fabric) -> None:
-    """Within `together`, before waiting for other ranks: raise what one of them has raised since the last time.
+    """Call this inside `together` before waiting for other ranks.  It raises if another rank has raised.
 
-    The rank that has raised answers at the end of its block, all others here or at the end of theirs.
+    The rank that raised answers at the end of its block; the others answer here or at the end of theirs.
     """
     with together(fabric):
         pass

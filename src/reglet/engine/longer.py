@@ -1,4 +1,4 @@
-"""May a run be trained longer, to the bits of one that was long from the start?"""
+"""Whether a run may be trained longer, with the same bits as a run that was long from the start."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ Json = dict[str, Any]
 
 
 def why_not_longer(before: Json, after: Json, *, done: int, per_epoch: int) -> str:
-    """Nothing if all that was done, in `done` steps, is what the longer run would have done; otherwise why not."""
+    """ "" if the longer run would have done the same in the first `done` steps; otherwise the reason."""
     old, new = (config["steps"] or config["epochs"] * per_epoch for config in (before, after))
     if new < done:
         return f"{done} steps are done, and {new} were asked for"

@@ -1,4 +1,4 @@
-"""metrics.jsonl: one line per measurement, in the order of steps."""
+"""metrics.jsonl: one line for each measurement, in the order of steps."""
 
 import json
 import time
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class Metrics:
-    """Appends to the file, each line complete before the next; rows after step `start` are from a run that died."""
+    """Appends to the file.  Rows after step `start` are from a run that was killed, and are dropped."""
 
     def __init__(self, path: Path, *, start: int = 0) -> None:
         self.path = path
@@ -29,7 +29,7 @@ class Metrics:
 
 
 def read_metrics(path: Path) -> list[dict[str, Any]]:
-    """All complete lines: a killed run may have left half of one at the end."""
+    """All complete lines.  A killed run may have left half a line at the end."""
     rows = []
     for line in path.read_text().splitlines():
         try:
@@ -40,7 +40,7 @@ def read_metrics(path: Path) -> list[dict[str, Any]]:
 
 
 def read_scores(path: Path) -> dict[str, float]:
-    """The last of each score that was watched: the rows that are not of a training step, which have a learning rate."""
+    """The last value of each score.  Rows of training steps, which have a learning rate, are left out."""
     rows = [row for row in read_metrics(path) if "doctor.verdict" not in row] if path.exists() else []
     found = {key: value for row in rows if "lr" not in row for key, value in row.items()}
     return {key: value for key, value in found.items() if key not in ("step", "time")}

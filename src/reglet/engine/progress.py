@@ -1,4 +1,4 @@
-"""Training as it goes: step, terms, samples per second, time left, the last kNN score.  On stderr."""
+"""The progress of training on stderr: step, terms, samples per second, time left, the last kNN score."""
 
 import time
 from collections import deque
@@ -9,9 +9,9 @@ from reglet import progress
 
 
 class Progress:
-    """The step in a bar; in a log a line per epoch, and one after 30 s of silence.
+    """A bar on a screen.  In a log, a line for each epoch, and one after 30 s of silence.
 
-    Where it is not `shown`, it is still seen as a part of a larger work that is.
+    If it is not `shown` itself, it still moves the bar of a larger work.
     """
 
     def __init__(self, *, start: int, steps: int, per_epoch: int, batch: int, shown: bool) -> None:
@@ -32,7 +32,7 @@ class Progress:
         self.work.done = done
 
     def wants_line(self, done: int) -> bool:
-        """Whether a line is due after step `done`: at the end of an epoch, of the run, or of a long silence."""
+        """Whether a line is due after step `done`: at the end of an epoch or of the run, or after a long silence."""
         if not self.shown or progress.in_bars():
             return False
         ends = done % self.per_epoch == 0 or done == self.steps

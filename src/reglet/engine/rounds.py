@@ -1,4 +1,4 @@
-"""The doctor's rounds in the loop: `doctor=warn` or `doctor=stop`."""
+"""The doctor in the loop: `doctor=warn` or `doctor=stop`."""
 
 import math
 from collections.abc import Sequence
@@ -16,12 +16,10 @@ Json = dict[str, Any]
 
 
 class Rounds:
-    """Shows the doctor what the loss compares, at every step.
+    """Shows the doctor the embeddings that the loss compares, at every step.
 
-    Every look is based on the batch of its step alone, and what the doctor has in mind is kept in the checkpoint.  So a
-    resumed run hears the same.
-
-    every: looks come with lines of the log, at which an accelerator is waited for anyway.
+    Each look uses only the batch of its step, and the doctor's state is kept in the checkpoint.  So a resumed run gets
+    the same verdicts.  Looks come with lines of the log, where the host waits for the accelerator anyway.
     """
 
     def __init__(self, method: Method, action: str, *, log_every: int, known: Json | None = None) -> None:
@@ -29,7 +27,7 @@ class Rounds:
         if not isinstance(inner, JointEmbedding):
             raise ValueError(
                 f"doctor={action} looks at embeddings that a loss compares, and {type(inner).__name__} has none: "
-                "leave doctor= out, and ask `reglet doctor` after the run"
+                "leave doctor= out, and run `reglet doctor` afterwards"
             )
         self.doctor = Doctor(action=action, every=math.ceil(25 / log_every) * log_every, keep=2)
         if known:

@@ -1,4 +1,4 @@
-"""The directory of a run: what is in it, and whether a run may start, or go on, there."""
+"""The directory of a run: its files, and whether a run may start or continue there."""
 
 import json
 import os
@@ -15,15 +15,15 @@ Json = dict[str, Any]
 CONFIG, METRICS, CHECKPOINT = "config.json", "metrics.jsonl", "checkpoint.safetensors"
 
 
-DERIVED = ("resolved", "fingerprint", "versions")  # what config.json says besides what was asked for
+DERIVED = ("resolved", "fingerprint", "versions")  # entries of config.json that were not given
 
 
 class RunError(ValueError):
-    """A run cannot start, or go on, as it was asked to."""
+    """A run cannot start or continue as asked."""
 
 
 def prepare(out: Path, config: Json, *, resume: bool, per_epoch: int = 0) -> None:
-    """Check that `config` may run in `out`, and write it there.  per_epoch: steps, to see whether it may be longer."""
+    """Check that `config` may run in `out`, and write it there.  per_epoch: steps, to check for a longer training."""
     stored = out / CONFIG
     if not resume:
         require_free(out)
@@ -36,7 +36,7 @@ def prepare(out: Path, config: Json, *, resume: bool, per_epoch: int = 0) -> Non
     length = {key: before.get(key) for key in ("epochs", "steps")}
     if per_epoch and length != {key: config.get(key) for key in length} and not differences(before, config | length):
         if why := why_not_longer(before, config, done=done(out), per_epoch=per_epoch):
-            raise RunError(f"{out} cannot be trained longer to what one long run would give: {why}")
+            raise RunError(f"{out} cannot be trained longer with the result of one long run: {why}")
         write_json(stored, {**config, "versions": versions()})
         return
     if changed := differences(before, config):
@@ -54,7 +54,7 @@ def require_free(out: Path) -> None:
 
 
 def differences(stored: Json, given: Json) -> list[str]:
-    """What a resumed run must not change, in words."""
+    """The changes that a resumed run must not have, in words."""
     keys = sorted((stored.keys() | given.keys()) - FREE - {"init_from"})
     plain = json.loads(json.dumps(given))
     return [
@@ -63,7 +63,7 @@ def differences(stored: Json, given: Json) -> list[str]:
 
 
 def read_config(path: Path) -> Json:
-    """config.json without the versions that stand beside the configuration."""
+    """config.json without its versions."""
     try:
         config: Json = json.loads(path.read_text())
     except (OSError, json.JSONDecodeError) as error:
@@ -73,10 +73,10 @@ def read_config(path: Path) -> Json:
 
 
 def read_run(out: Path) -> tuple[Config, Json]:
-    """The configuration of the run in `out`, and all else that its config.json says."""
+    """The configuration of the run in `out`, and all of its config.json."""
     stored = read_config(out / CONFIG)
     if "resolved" not in stored:
-        raise RunError(f"the run in {out} was made in Python, not by names, so it cannot be built again from them")
+        raise RunError(f"the run in {out} was made in Python, not by names, so it cannot be built again")
     return from_flat({key: value for key, value in stored.items() if key not in DERIVED}), stored
 
 
@@ -103,7 +103,7 @@ def write_json(path: Path, value: Json) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Atomically, as checkpoints are."""
+    """Writes atomically, like checkpoints."""
     fresh = path.with_name(path.name + ".tmp")
     with fresh.open("w", encoding="utf-8") as file:
         file.write(text)

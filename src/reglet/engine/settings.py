@@ -1,4 +1,4 @@
-"""How a run trains: every number that the loop needs, by the names that the command line uses too."""
+"""The settings of the loop, by the names of the command line."""
 
 from dataclasses import dataclass, field, fields
 from typing import ClassVar, TypeVar
@@ -15,7 +15,7 @@ FREE = frozenset(
 
 
 def option(default: T, says: str, *choices: T) -> T:
-    """A field with the sentence that `--help` prints for it, and what it may be, where that can be listed."""
+    """A field with the sentence that `--help` prints, and its possible values if they can be listed."""
     return field(default=default, metadata={"help": says, "choices": choices})
 
 
@@ -23,23 +23,23 @@ def option(default: T, says: str, *choices: T) -> T:
 class Settings:
     """Everything random in a run is a function of `seed` and of the step."""
 
-    left_open: ClassVar[tuple[str, ...]] = ()  # what may be 0, for a number that is found when the data are known
+    left_open: ClassVar[tuple[str, ...]] = ()  # fields that may be 0: their value is chosen when the data are known
 
     out: str = option("runs/run", "directory of the run: configuration, metrics, checkpoint, encoder")
-    epochs: int = option(100, "times that the data are seen")
+    epochs: int = option(100, "passes over the data")
     steps: int = option(0, "optimizer steps, instead of epochs; 0: epochs decide")
     batch: int = option(256, "images per optimizer step, over all devices")
     micro_batch: int = option(0, "images at a time on a device, with the exact gradient of the batch; 0: all at once")
-    accumulate: int = option(1, "cut the batch into so many parts, each with a loss of its own, and average")
+    accumulate: int = option(1, "parts of the batch that have separate losses, which are averaged")
     optimizer: str = option("adamw", ", ".join(OPTIMIZERS), *OPTIMIZERS)
     momentum: float = option(0.9, "of sgd and lars; the first beta of adam and adamw")
-    lr: float = option(1e-3, "largest learning rate, as it is: not scaled by the batch")
+    lr: float = option(1e-3, "largest learning rate; it is not scaled by the batch")
     weight_decay: float = option(0.05, "of matrices and kernels; norms, biases and other vectors have none")
     warmup: float = option(0.1, "share of the steps during which the learning rate rises")
     schedule: str = option(
-        "cosine", "of the rate after that: cosine, half (its second half falls), constant", *SCHEDULES
+        "cosine", "learning rate after the warm-up: cosine, half (its second half falls), constant", *SCHEDULES
     )
-    layer_decay: float = option(1.0, "factor of the rate from each block of the backbone to the one before it; 1: none")
+    layer_decay: float = option(1.0, "factor of the rate from each backbone block to the one before it; 1: none")
     clip: float = option(0.0, "largest norm of the gradient, without the heads of block losses; 0: none")
     ema: float = option(0.0, "decay of a moving average of the weights, which is then the encoder; 0: none")
     precision: str = option(
@@ -48,26 +48,26 @@ class Settings:
     matmul_precision: str = option(
         "highest", "of float32 products: highest, high (TF32 on CUDA) or medium", "highest", "high", "medium"
     )
-    deterministic: bool = option(False, "the same bits twice on CUDA, too, by its slower kernels; on a CPU they are")
+    deterministic: bool = option(False, "the same bits each time on CUDA, by slower kernels; a CPU has them anyway")
     compile: bool = option(False, "torch.compile the method")
-    checkpoint_activations: bool = option(False, "compute the inside of each block twice instead of keeping it")
+    checkpoint_activations: bool = option(False, "save memory: compute the inside of each block twice")
     channels_last: bool = option(True, "memory layout in which convolutions are faster")
-    sync_batchnorm: bool = option(False, "batch norm over the samples of all devices, not of each")
+    sync_batchnorm: bool = option(False, "batch norm over the samples of all devices together")
     workers: int = option(0, "threads that decode image files; 0: one for each CPU that the process may use")
-    read_ahead: int = option(2, "batches that are read while others are trained on")
+    read_ahead: int = option(2, "batches that are read ahead while training")
     seed: int = option(0, "of weights, order of the data, views and dropout")
     accelerator: str = option("auto", "auto, cpu, cuda or mps", "auto", "cpu", "cuda", "mps")
     devices: int = option(1, "processes on this machine, one per device")
     nodes: int = option(1, "machines, when started by torchrun")
-    strategy: str = option("ddp", "ddp, or fsdp to share the weights out over the devices", "ddp", "fsdp")
+    strategy: str = option("ddp", "ddp, or fsdp to split the weights over the devices", "ddp", "fsdp")
     save_every: int = option(500, "steps between checkpoints; there is always one at the end")
     log_every: int = option(10, "steps between lines of metrics.jsonl")
     knn_every: int = option(1, "epochs between online kNN scores, where the data have labels; 0: none")
     keep_best: str = option("", "keep the weights with the best rankme, lidar, alphareq or knn beside the last ones")
-    best_every: int = option(1, "epochs between two looks at keep_best")
-    patience: int = option(0, "stop after so many looks without a better one; 0: never")
+    best_every: int = option(1, "epochs between two scores for keep_best")
+    patience: int = option(0, "stop after so many scores without a better one; 0: never")
     doctor: str = option(
-        "off", "while it trains: warn or stop when the embeddings are surely sick; off", "off", "warn", "stop"
+        "off", "during training: warn or stop when the embeddings are surely sick; off", "off", "warn", "stop"
     )
     loggers: str = option("", "besides metrics.jsonl: tensorboard, wandb or tensorboard,wandb")
     resume: bool = option(False, "continue the run in `out`, to the same bits as if it had never stopped")
@@ -109,20 +109,20 @@ class Settings:
         if self.patience and not self.keep_best:
             raise ValueError("patience= waits for a better score: say which by keep_best=")
         if self.layer_decay != 1 and self.strategy == "fsdp":
-            raise ValueError("layer_decay= tells weights apart that fsdp puts together: take ddp")
+            raise ValueError("layer_decay= needs single weights, which fsdp puts together: take ddp")
         if self.compile and self.matmul_precision != "highest":
             raise ValueError(
                 "a compiled method has one precision for all products, and losses need the highest: "
                 "matmul_precision=high goes without compile=true"
             )
         if self.micro_batch and self.accumulate > 1:
-            raise ValueError("micro_batch has the exact gradient of the batch, accumulate an average: give one of them")
+            raise ValueError("micro_batch= and accumulate= are two ways to split the batch: give one of them")
         if self.batch % (self.devices * self.nodes * self.accumulate):
             raise ValueError(
                 f"batch {self.batch} is not a multiple of devices x nodes x accumulate "
                 f"= {self.devices} x {self.nodes} x {self.accumulate}"
             )
         if self.strategy == "fsdp" and self.precision == "16-mixed":
-            raise ValueError("fsdp has no scaled gradients, which 16-mixed needs: take bf16-mixed")
+            raise ValueError("16-mixed needs scaled gradients, which fsdp does not have: take bf16-mixed")
         if self.strategy == "fsdp" and self.ema:
-            raise ValueError("ema keeps a whole copy of the weights on every device, which fsdp is there to avoid")
+            raise ValueError("ema= keeps a whole copy of the weights on every device, which fsdp avoids: take ddp")

@@ -20,7 +20,7 @@ def shard(module: nn.Module, mesh: Any) -> nn.Module:
 
 
 def blocks(module: nn.Module) -> list[nn.Module]:
-    """The repeated parts of a network: the members of a Sequential or ModuleList, if all have one class and children."""
+    """The repeated parts of a network: members of a Sequential or ModuleList, if all have one class and children."""
     found: list[nn.Module] = []
     for parent in module.modules():
         members = list(parent.children()) if isinstance(parent, nn.Sequential | nn.ModuleList) else []

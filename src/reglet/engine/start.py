@@ -1,4 +1,4 @@
-"""Which network weights are of, where that can be known from what lies beside them."""
+"""Which network given weights belong to, if the files beside them tell."""
 
 import json
 from pathlib import Path
@@ -11,7 +11,7 @@ Json = dict[str, Any]
 
 def model_of(start: str) -> Json:
     """The keys `model`, `model.*` and `size` for the weights at `start`: hf/NAME, a folder that transformers saved, a
-    run or an exported encoder.  Nothing for a file alone.
+    run or an exported encoder.  Empty for a single file.
 
     >>> model_of("hf/facebook/dinov2-small"), model_of("weights.safetensors")
     ({'model': 'hf/facebook/dinov2-small'}, {})

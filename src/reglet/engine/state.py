@@ -252,9 +252,9 @@ class State:
         self.done, self.noted = int(about["step"]), about.get("noted", {})
 
     def failure(self, folder: Path, config: Json, feed: Feed, *, step: int) -> Exception:
-        """The error that ends the run, with the bundle that reproduces step `step`, the first that was not finite.
+        """The error that ends the run, with the file that reproduces `step`, the first step that was not finite.
 
-        All is as it was before that step, which is repeated to hear what was wrong.
+        The state before that step is restored, and the step is repeated to find what was wrong.
         """
         self.done = step
         self.guard.restore(step)
@@ -266,7 +266,7 @@ class State:
         numbers = {name: str(term) for name, term in terms.items()}  # JSON has no nan
         about = {"step": step, "config": config, "terms": numbers, "says": says}
         self._write(path, tensors, about)
-        says = says or "the loss or gradient was not finite, on another rank or the first time only"
+        says = says or "the loss or gradient was not finite, but only on another rank or only the first time"
         return guard.NonFiniteError(
             f"step {step}: {says}. The weights were not changed and the last checkpoint is good. "
             f"reglet.train.replay({str(path)!r}) reproduces the step",
@@ -275,26 +275,26 @@ class State:
 
 
 def require_plain_shares(method: Method, settings: Settings) -> None:
-    """A share of the gradient is measured within the forward pass, on whole weights, which not every way allows."""
+    """A share of the gradient is measured in the forward pass on whole weights.  Raise where that is not possible."""
     added = any(isinstance(m, SharedWeight) and isinstance(m.weight, Share) for m in method.modules())
     if not added and not any(isinstance(m, OnViews) and m.shares() for m in method.modules()):
         return
     if settings.compile:
-        raise ValueError("a compiled method shows no gradients on the way: weight=share: goes without compile=true")
+        raise ValueError("weight=share: measures gradients inside the method, which compile=true hides: leave it out")
     if added and settings.strategy == "fsdp":
-        raise ValueError("weight=share: of an added term is measured on whole weights, which fsdp shares out: take ddp")
+        raise ValueError("weight=share: of an added term is measured on whole weights, which fsdp splits: take ddp")
 
 
 def compile_method(method: Method, *, in_parts: bool) -> None:
-    """What a step calls: the method or, `in_parts`, the half of it that the gradient cache calls more than once.
+    """Compiles the method; `in_parts`, only the half that the gradient cache calls more than once.
 
-    Losses on views stay as they are (`JointEmbedding.objective`): compiled, they fell into eight graphs or more.
+    Losses on views are not compiled (`JointEmbedding.objective`): they fell into eight graphs or more.
     """
     for module in method.modules():
         if isinstance(module, Equivariant | Reader):
             raise ValueError(
-                "compile=true goes without equivariant=: it reads blocks by hooks that come and go with the step, "
-                "and every step would be compiled anew"
+                "compile=true does not work with equivariant=, whose hooks come and go with each step: "
+                "every step would be compiled anew"
             )
     if in_parts:
         setattr(method, "embed", torch.compile(getattr(method, "embed")))  # noqa: B009, B010  not every method has one
