@@ -250,7 +250,7 @@ def test_what_cannot_be_kept_says_so() -> None:
 def test_compile_and_shares_do_not_meet(tmp_path: Path) -> None:
     method = methods.JointEmbedding(backbones.ConvNet(), reglet.BarlowTwinsLoss(weight="share:0.3"))
     parts = build_parts(from_flat({**SMALL, "out": str(tmp_path), "model": "convnet"}))
-    with pytest.raises(ValueError, match="goes without compile=true"):
+    with pytest.raises(ValueError, match="which compile=true hides"):
         fit(method, parts.feed, Settings(steps=1, batch=16, out=str(tmp_path / "a"), compile=True))
 
 

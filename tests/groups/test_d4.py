@@ -85,7 +85,7 @@ def test_bad_input() -> None:
         D4(torch.tensor([4]), torch.tensor([False]))
     with pytest.raises(ValueError, match="one element for each of 2 samples, got 8"):
         act(image((4, 4), n=2), D4.every())
-    with pytest.raises(ValueError, match="some exchange height and width"):
+    with pytest.raises(ValueError, match="some elements exchange height and width"):
         act(image((3, 5), n=8), D4.every())
     with pytest.raises(ValueError, match="a grid of 3 x 5 has 15 tokens, got 14"):
         act_on_tokens(torch.zeros(1, 14, 2), one(0), grid=(3, 5))

@@ -135,7 +135,7 @@ def test_the_parts_alone() -> None:
     (restored,) = (CrossEntropy().terms(both.restore(z, z), y, head)["cross_entropy"],)
     torch.testing.assert_close(only_r["restored"], restored)
     assert not torch.allclose(only_r["restored"], whole["restored"])
-    with pytest.raises(ValueError, match="parts='D', and restores nothing"):
+    with pytest.raises(ValueError, match="parts='D', which has no restoration"):
         d.restore(z, z)
 
 

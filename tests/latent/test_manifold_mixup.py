@@ -107,7 +107,7 @@ def test_two_checkpointed_calls_before_a_backward_are_refused() -> None:
     model = Checkpointed(network())
     mixing = ManifoldMixup(model, "net.1", with_input=False)
     value = mixing(x, mixing.draw(6)).sum() + mixing(x, mixing.draw(6)).sum()
-    with pytest.raises(RuntimeError, match="cannot know which one is meant"):
+    with pytest.raises(RuntimeError, match="cannot tell which one to repeat"):
         value.backward()
 
 

@@ -20,7 +20,7 @@ from reglet.attach.teacher import FrozenTeacher
 from reglet.attach.tokens import Layout
 from reglet.types import BlockLoss, Scalar, Terms, total
 
-MOST_FORWARDS = 64  # of the model between two calls of loss(): then somebody forgot it, and memory is filling up
+MOST_FORWARDS = 64  # of the model without a call of loss(): somebody forgot it, and memory fills up
 
 
 def attach(
@@ -40,8 +40,8 @@ def attach(
     example: Any = None,
     allow_unused: bool = False,
 ) -> "Attachment":
-    """Watch the blocks `where` (name, glob, list, class, predicate) and put `loss` on the input and output of each; or,
-    with `on`, on the features of the output; or, with `to`, on the outputs of two blocks.
+    """Put `loss` on the blocks `where` (name, glob, list, class, predicate).  The loss sees the input and output of
+    each block; with `on`, the features of its output; with `to`, the outputs of two blocks.
 
         sim = reglet.attach(model, "layer*.*", reglet.SIM(), example=x)
         optimizer = SGD([*model.parameters(), *sim.parameters()], lr=0.1)
@@ -52,19 +52,19 @@ def attach(
         sync = reglet.attach(model, {"from": "blocks.3", "to": "blocks.9"}, reglet.Cosine())
         repa = reglet.attach(model, "blocks.6", reglet.Cosine(), teacher=net, to="blocks.11", example=x)
 
-    on, rho, layout: for a regularizer of features (n, d), such as VISReg, SIGReg or SWD: see `OnFeatures`; for two
-        places: see `Compare`.  A pair of layouts is that of `where` and that of `to`.
-    to: the blocks that those of `where` are compared with, one by one or all with one.
-    teacher: the network that has the blocks `to`.  It runs in eval mode and without gradients, once for each training
-        forward, with the arguments of the model.  It is neither trained nor saved here, and moves with `.to(device)`.
-    inputs: the part of the model whose arguments the teacher gets, if not the model's own.
-    stop: "to" or "from", the side that gets no gradient; None: both get one.  A loss such as SIM reconstructs the side
-        that is stopped from the other.
+    on, rho, layout: for a regularizer of features (n, d), such as VISReg, SIGReg or SWD, see `OnFeatures`; for two
+        places, see `Compare`.  A pair of layouts is for `where` and for `to`.
+    to: the blocks to compare those of `where` with, one by one or all with one.
+    teacher: the network that has the blocks `to`.  It runs once for each training forward, with the arguments of the
+        model, in eval mode and without gradients.  It is not trained or saved here.  `.to(device)` moves it too.
+    inputs: the part of the model whose arguments the teacher gets; by default the model itself.
+    stop: the side that gets no gradient, "to" or "from"; None: both sides get one.  SIM reconstructs the stopped side
+        from the other.
     projector: of the side that learns: "auto", "none", "linear" or "mlp".
-    name: a block takes several attachments if their names differ; the class of the loss if not given.
-    example: a batch (tensor, tuple of arguments or dict of them) that is run once in eval mode, so that the heads exist
-        when this returns.  Otherwise they appear in the first forward in training mode.
-    allow_unused: blocks that did not run (LayerDrop) are left out of the loss, instead of an error.
+    name: by default the class of the loss.  A block takes several attachments if their names differ.
+    example: a batch (tensor, tuple of arguments or dict of them).  It is run once in eval mode to build the heads.
+        Otherwise they are built in the first forward in training mode.
+    allow_unused: blocks that did not run (LayerDrop) are left out of the loss; otherwise they are an error.
 
     A deep copy or pickle of the model is free of the attachment.  Attach before `torch.compile`.
 
@@ -111,15 +111,15 @@ def attach(
 class Attachment(nn.Module):
     """A loss on the blocks of one model.  Made by `attach`.
 
-    A module that holds what is trained besides the model: its `state_dict` is what a run saves beside the model's, and
-    `.to(device)` moves it.  Neither the model nor its state_dict knows of it.  Where a module that you train
-    (a LightningModule, say) has it as a child, its parameters are among that module's.
+    It is a module that holds the heads, which are trained besides the model.  A run saves its `state_dict` beside the
+    model's, and `.to(device)` moves it.  The model and its state_dict do not contain it.  If a module that you train,
+    such as a LightningModule, has it as a child, its parameters are among that module's.
 
     heads: by block name, with / for `.`
     averaging: on several ranks, average the gradients of the heads after every backward, as DDP does for the model.
-        Switch it off where DDP has this module inside; it is then done twice, which changes nothing and takes longer.
+        Switch it off if DDP wraps this module too: averaging twice changes nothing and takes longer.
 
-    A copy of it is attached to a copy of the model: `deepcopy` of a module that has both copies both.
+    `deepcopy` of a module that has both the model and this copies both, and attaches the copies to each other.
 
     >>> from reglet import SIM
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3), nn.ReLU(), nn.Conv2d(8, 8, 3))
@@ -159,7 +159,7 @@ class Attachment(nn.Module):
 
     @property
     def blocks(self) -> list[str]:
-        """Names of the blocks that count in the loss; of two places, "from->to"."""
+        """The names of the blocks in the loss; for two places, "from->to"."""
         return [unit.name for unit in self._units if not unit.skipped]
 
     def parameters(self, recurse: bool = True) -> Iterator[nn.Parameter]:
@@ -168,15 +168,15 @@ class Attachment(nn.Module):
         return super().parameters(recurse)
 
     def loss(self) -> Scalar:
-        """The loss of all training forwards since the last call, averaged over the calls of a block, then over blocks
-        (or summed, if the loss says so).  Zero if all of them were in eval mode, or if gradients were off then and are
-        off now.
+        """The loss of all training forwards since the last call: the mean over the calls of a block, then the mean over
+        blocks (or their sum, if the loss says so).  Zero if all forwards were in eval mode, or if gradients were off
+        then and are off now.
         """
         terms = self.terms()
         return total(terms) if terms else torch.zeros((), device=self._units[0].device)
 
     def terms(self) -> Terms:
-        """What every block contributes to `loss()`, by name.  Like `loss()`, it starts anew."""
+        """The part of `loss()` that each block has, by name.  Like `loss()`, it clears what was seen."""
         self._adopt_heads()
         self._average.watch(super().parameters(), on=self.averaging)
         try:
@@ -194,7 +194,7 @@ class Attachment(nn.Module):
             self.criterion.advance()
 
     def build(self, example: Any) -> None:
-        """Run the model once in eval mode, without touching its state or the global random numbers, to build heads."""
+        """Run the model once in eval mode to build the heads.  Its state and global random numbers do not change."""
         modes = {module: module.training for module in self._model.modules()}
         cuda = sorted({p.device.index for p in self._model.parameters() if p.device.type == "cuda"})
         try:
@@ -218,7 +218,7 @@ class Attachment(nn.Module):
         self._adopt_heads()
 
     def remove(self) -> None:
-        """Take every trace off the model, and off the teacher."""
+        """Remove every trace from the model and from the teacher."""
         for handle in self._handles:
             handle.remove()
         for tap in self._every_tap:
@@ -230,7 +230,7 @@ class Attachment(nn.Module):
 
     def _apply(self, fn: Any, recurse: bool = True) -> "Attachment":
         super()._apply(fn, recurse)
-        if self._teacher is not None:  # which must be where the model is
+        if self._teacher is not None:  # it must be on the model's device
             self._teacher.network._apply(fn)
         return self
 
@@ -249,7 +249,7 @@ class Attachment(nn.Module):
         return {**self.__dict__, "_removed": removed, "_average": AveragedGradients()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        # Hooks do not survive deepcopy and pickle, on purpose: a copy of the model alone is free of them.
+        # Hooks do not survive deepcopy and pickle, so that a copy of the model alone has none.
         removed = state.pop("_removed")
         super().__setstate__(state)
         for handle in self._handles:  # of the copied hooks, which do nothing
@@ -266,7 +266,7 @@ class Attachment(nn.Module):
         self._forwards = 0
         self._building = False
         self._handles: list[RemovableHandle] = []
-        if "_forward_pre_hooks" in vars(self._model):  # a copy in the making, of a model that has this inside, has none
+        if "_forward_pre_hooks" in vars(self._model):  # missing while a model that contains this is being copied
             self._handles.append(self._model.register_forward_pre_hook(Hook(self._count, owner="")))
         for tap in self._every_tap:
             self._handles += _hook(tap, owner=self.name)
@@ -280,7 +280,7 @@ class Attachment(nn.Module):
             self._handles.append(self._fed.register_forward_pre_hook(teach, with_kwargs=True))
 
     def _adopt_heads(self) -> None:
-        """The heads that blocks built since the last time become children.  A plain loss is one already."""
+        """Makes newly built heads children of this module.  A plain loss is a child already."""
         if isinstance(self.criterion, PerBlock) and len(self.heads) < len(self._units):
             for unit in self._units:
                 if unit.built and unit.head is not None:

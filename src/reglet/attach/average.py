@@ -1,4 +1,4 @@
-"""Gradients of parameters that no DDP wrapper knows, averaged over ranks at the end of every backward pass."""
+"""Averages gradients over ranks at the end of every backward pass, for parameters that no DDP wrapper knows."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from reglet.dist import sum_over_ranks, world_size
 
 
 class AveragedGradients:
-    """Parameters under watch.  One flat all-reduce, once per backward, after DDP has finished its own."""
+    """Averages the gradients of watched parameters.  One flat all-reduce for each backward, after DDP has finished."""
 
     def __init__(self) -> None:
         self._watched: dict[int, nn.Parameter] = {}
@@ -17,8 +17,7 @@ class AveragedGradients:
 
     @torch.compiler.disable
     def watch(self, parameters: Iterable[nn.Parameter], *, on: bool) -> None:
-        """Watch these parameters, too.  A sharded one (FSDP2) is left to what sharded it.  In one process nothing is
-        done."""
+        """Watch these parameters, too.  Sharded ones (FSDP2) are left out.  In one process nothing is done."""
         self._on, self._waiting = on and world_size() > 1, False
         if not self._on:
             return
@@ -28,13 +27,13 @@ class AveragedGradients:
                 p.register_post_accumulate_grad_hook(self._seen)
 
     def _seen(self, _parameter: Tensor) -> None:
-        """A gradient arrived.  Only some blocks may have run on this rank, so all gradients wait for the end."""
+        """Called when a gradient arrives.  All wait for the end, because only some blocks may have run on this rank."""
         if self._on and not self._waiting:
             self._waiting = True
             torch.autograd.Variable._execution_engine.queue_callback(self._after_others)
 
     def _after_others(self) -> None:
-        """DDP queues its end of backward during the pass.  A callback queued now comes after it."""
+        """DDP queues its own callback during the pass.  A callback queued now comes after it."""
         torch.autograd.Variable._execution_engine.queue_callback(self._average)
 
     @torch.no_grad()

@@ -38,7 +38,7 @@ def _of_calls(taps: Sequence[Tap] | Sequence[Link]) -> dict[str, list[Scalar]]:
 def _check(taps: Sequence[Tap] | Sequence[Link], *, allow_unused: bool) -> None:
     followed = [tap for tap in taps if not tap.skipped]
     if not followed:
-        raise RuntimeError("every block that was chosen is left out (match='skip'?): there is nothing to compute")
+        raise RuntimeError("all chosen blocks are left out (match='skip'?): there is nothing to compute")
     unseen = [tap.name for tap in followed if not (tap.ran or tap.idle)]
     if len(unseen) == len(followed):
         raise RuntimeError(

@@ -1,4 +1,4 @@
-"""A loss of two places, (n, t, d) and (n, t, d) -> scalar, on what two blocks put out."""
+"""A loss of two places, (n, t, d) and (n, t, d) -> scalar, on the outputs of two blocks."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
@@ -22,18 +22,18 @@ OfTwo = Callable[[Float[Tensor, "n t d"], Float[Tensor, "n t d"]], Scalar]
 
 
 class Compare(nn.Module):
-    """`loss` of the tokens of two outputs, place by place, for `attach`.  Made by `attach(..., to=)`.
+    """`loss` of the tokens of two outputs, place by place.  Made by `attach(..., to=)`.
 
-    The loss is called with the side that learns first and the side it is compared with second, both (n, t, d), in
-    float32 at least.  A loss on views (VICRegLoss, NTXentLoss, ...) gets their tokens as rows.
+    The loss is called with the side that learns, then the side it is compared with.  Both are (n, t, d), in float32 at
+    least.  A loss on views (VICRegLoss, NTXentLoss, ...) gets the tokens as rows.
 
     on: "tokens" takes all places, "pooled" their mean (t = 1), "class" the first token of each sequence (t = 1).
-    rho: with "tokens", the ratio or count of places, the same in all samples, drawn anew in every step.
+    rho: with "tokens", the ratio or count of places.  They are drawn anew at every step, the same for all samples.
     layouts: of the side that learns, and of the other.
-    projector: of the side that learns, onto the width of the other: "linear", "mlp" (two layers, GELU between), or
-        "auto": linear where the widths differ and the loss wants them equal.
+    projector: from the side that learns to the width of the other: "linear", "mlp" (two layers, GELU between), or
+        "auto", which is linear if the widths differ and the loss needs equal ones.
 
-    Grids of different size meet where both have as few points as the other along each axis; each is averaged there.
+    Grids of different sizes are averaged onto one that has the smaller number of points along each axis.
 
     >>> from reglet import Cosine
     >>> early, late = torch.randn(4, 9, 16), torch.randn(4, 9, 32)
@@ -65,7 +65,7 @@ class Compare(nn.Module):
         return None
 
     def build(self, x: Tensor, y: Tensor, *, position: int) -> nn.Module:
-        """x: what y is compared with.  y: what learns."""
+        """y: the side that learns.  x: the side it is compared with."""
         own, other = self.tokens(y, x)
         dtype = torch.float64 if y.dtype == torch.float64 else torch.float32
         with seeded((self.seed * 1_000_003 + 7919 * (position + 1)) % 2**63), torch.inference_mode(False):
@@ -79,7 +79,7 @@ class Compare(nn.Module):
         self.sampler.advance()
 
     def tokens(self, y: Tensor, x: Tensor) -> tuple[Float[Tensor, "n t c"], Float[Tensor, "n t d"]]:
-        """Of both sides, place by place."""
+        """The tokens of both sides, place by place."""
         if self.on == "class":
             own, other = (layout.first_token(z)[:, None] for layout, z in zip(self.layouts, (y, x), strict=True))
             return _paired(own, other)
@@ -97,11 +97,11 @@ class Compare(nn.Module):
         return tokens_at(own, places), tokens_at(other, places)
 
     def _require_known(self, a: Grid, b: Grid) -> None:
-        """Two sequences of different length are lines or squares, and nothing tells which."""
+        """Raise if sequences differ in length and the layouts do not say whether they are lines or squares."""
         if len(a) == len(b) == 1 and a != b and not all(layout.grid for layout in self.layouts):
             raise ValueError(
                 f"{a[0]} tokens are compared with {b[0]}: say layout=Layout(grid='square') if they are patches of an "
-                "image, Layout(grid='line') if they follow each other; skip_tokens= leaves class tokens out"
+                "image, Layout(grid='line') if they are a sequence; skip_tokens= leaves class tokens out"
             )
 
     def _projector(self, own: int, other: int) -> nn.Module:
@@ -170,5 +170,5 @@ def _paired(own: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _parameter_dtype(module: nn.Module, like: Tensor) -> torch.dtype:
-    """A head of a network in bfloat16 still computes in float32."""
+    """The dtype of the head: float32 even if the network is bfloat16."""
     return next((p.dtype for p in module.parameters()), like.dtype)

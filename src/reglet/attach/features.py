@@ -1,4 +1,4 @@
-"""A regularizer of features, (n, d) -> scalar, on what blocks put out."""
+"""A regularizer of features, (n, d) -> scalar, on the outputs of blocks."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, get_args
@@ -18,14 +18,14 @@ Regularizer = Callable[[Float[Tensor, "n d"]], Scalar]
 
 
 class OnFeatures(nn.Module):
-    """`loss` of the features of each block's output, for `attach`.  Made by `attach(..., on=)`.
+    """`loss` of the features of each block's output.  Made by `attach(..., on=)`.
 
     on: "tokens" takes the places of all samples as rows, "pooled" the mean over the places of each sample, "class" the
         first token of each sequence.
-    rho: with "tokens", the ratio or count of places per sample, the same in all samples, drawn anew in every step.
-    layout: where outputs have their channels, and how many tokens at the start are no places.
+    rho: with "tokens", the ratio or count of places.  They are drawn anew at every step, the same for all samples.
+    layout: which axis of an output holds the channels, and how many tokens at the start are no places.
 
-    The batch over all ranks is the loss's own affair: give it `gather=True`.
+    For the batch over all ranks, give the loss `gather=True`.
 
     >>> import torch
     >>> from reglet.losses import SIGReg
@@ -71,10 +71,10 @@ def of_one_place(
 ) -> BlockLoss | PerBlock:
     """The loss of `attach` on one place: of features, or of a block's input and output."""
     if isinstance(layout, tuple):
-        raise ValueError("two layouts are for two places: this loss is on one, so give one")
+        raise ValueError("two layouts are for two places, and this loss is on one: give one layout")
     if on is not None:
         return OnFeatures(loss, on=on, rho=rho, layout=layout)
-    if getattr(loss, "least_views", 2) == 1:  # it would take a block's input and output for two views
+    if getattr(loss, "least_views", 2) == 1:  # else it would take a block's input and output as two views
         raise ValueError(f"{name} regularizes features of one place: say on='tokens', 'pooled' or 'class'")
     if rho != 1.0 or layout is not None:
         raise ValueError("rho= and layout= go with on=; a block loss has its own")

@@ -1,4 +1,4 @@
-"""Two places under observation: each call of one is compared with the same call of the other."""
+"""A link compares each call of one block with the same call of another."""
 
 from collections.abc import Mapping
 from typing import Any, Literal
@@ -14,10 +14,10 @@ Stop = Literal["to", "from"] | None
 
 
 class Link:
-    """What a loss sees of the outputs of `source` and `target`.  To `collect` it is what a `Tap` is.
+    """The outputs of `source` and `target`, for a loss.  `collect` treats it like a `Tap`.
 
-    stop: the side that gets no gradient.  The other one learns, and to the loss it is a block's output; the side that
-        is stopped is the input, which the head of SIM reconstructs.
+    stop: the side that gets no gradient.  The loss takes the side that learns as a block's output, and the stopped side
+        as its input, which the head of SIM reconstructs.
     """
 
     def __init__(self, source: Tap, target: Tap, loss: PerBlock, *, stop: Stop, position: int) -> None:
@@ -44,7 +44,7 @@ class Link:
 
     @property
     def freed(self) -> list[bool]:
-        """Of the sides that get a gradient."""
+        """`freed` of the sides that get a gradient."""
         sides = [self.source, self.target] if self.stop is None else [self.learns]
         return [freed for side in sides for freed in side.freed]
 
@@ -54,7 +54,7 @@ class Link:
         return self.skipped or self.head is not None
 
     def build(self) -> None:
-        """The head, as soon as both places have been seen."""
+        """Builds the head as soon as both places have been seen."""
         if self.head is None and not self.skipped and self.source.ran and self.target.ran:
             learns, fixed = self._sides(self.source.pairs[0], self.target.pairs[0])
             self.head = naming(self.name, self.loss.build, fixed.detach(), learns.detach(), position=self.position)
@@ -62,7 +62,7 @@ class Link:
 
     @property
     def pairs(self) -> list[Any]:
-        """Of every call that was kept, what the head takes."""
+        """What the head takes, for every kept call."""
         seen, others = self.source.pairs, self.target.pairs
         if len(seen) != len(others):
             raise RuntimeError(
@@ -84,7 +84,7 @@ class Link:
         return None if head is None else naming(self.name, lambda: head.after(head.before(fixed), learns))
 
     def _sides(self, source: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
-        """What learns, and what it is compared with."""
+        """The side that learns, and the side it is compared with."""
         if self.stop == "from":
             return target, source.detach()
         return source, target.detach() if self.stop == "to" else target
@@ -93,7 +93,7 @@ class Link:
 def links(
     model: nn.Module, source: Where, other: nn.Module, target: Where, loss: PerBlock, *, stop: Stop
 ) -> tuple[list[Link], list[Tap], list[Tap]]:
-    """The pairs of places, the taps of the model, and the taps of `other` where that is another network."""
+    """The pairs of places, the taps of the model, and the taps of `other` if it is another network."""
     left, right = in_order(model, source), in_order(other, target)
     if len(right) == 1:
         right = right * len(left)
@@ -117,7 +117,7 @@ def links(
 
 
 def places(where: Where | Mapping[str, Where], to: Where | None) -> tuple[Where, Where | None]:
-    """`where` and `to`, however they were said."""
+    """`where` and `to`, in whichever form they were given."""
     if not isinstance(where, Mapping):
         return where, to
     if set(where) != {"from", "to"} or to is not None:

@@ -1,4 +1,4 @@
-"""Which tokens a loss looks at in this step."""
+"""The tokens that a loss looks at in each step."""
 
 import math
 from collections.abc import Sequence
@@ -13,20 +13,21 @@ from reglet import check
 from reglet.attach.tokens import Grid, Places, average_onto, has_equal_windows, points, take, windows
 from reglet.moves import moved
 
-LEAST = 3  # two standardized values are +-0.7 whatever they were, so their gradient vanishes
-REMEMBERED = 24  # sizes, the last new ones
+LEAST = 3  # two standardized values are always +-0.7, so their gradient vanishes
+REMEMBERED = 24  # the last sizes, whose places are kept
 Sampling = Literal["shared", "per_sample", "salient"]
 Size = tuple[int, int, torch.device]  # tokens, rows of places, device
 
 
 class Sampler(nn.Module):
-    """`rho` of the tokens (a ratio in (0, 1], or a count), drawn anew in each step from (seed, step) alone.
+    """Draws `rho` of the tokens (a ratio in (0, 1], or a count) anew at each step.  The draw depends only on (seed,
+    step).
 
-    All blocks with the same number of tokens look at the same places.  The global random numbers are not touched.
-    Places are drawn on the host.  `advance` draws for the sizes seen before and sends all of them in one copy, so that
-    nothing random is left for a compiled forward and a device is not made to wait.
+    All blocks with the same number of tokens look at the same places.  The global random numbers are not used.  Places
+    are drawn on the host.  `advance` draws for all sizes seen before and sends them in one copy.  So a compiled forward
+    has nothing random in it, and no device has to wait.
 
-    least: so many tokens at least.
+    least: the fewest tokens.
     """
 
     def __init__(self, rho: int | float, *, sampling: Sampling = "shared", seed: int = 0, least: int = LEAST) -> None:
@@ -54,7 +55,7 @@ class Sampler(nn.Module):
         self._places.update(self._draw(list(self._places)))
 
     def count(self, tokens: int) -> int:
-        """How many of `tokens` are looked at: ceil(rho N), at least three."""
+        """How many of `tokens` are looked at: ceil(rho N), at least `least`."""
         if tokens < self.least:
             raise ValueError(f"statistics over tokens need at least {self.least} of them, got {tokens}")
         if self.rho > tokens:
@@ -105,7 +106,7 @@ class Sampler(nn.Module):
 
 
 def _mean_at(x: Tensor, source: Grid, target: Grid, places: Places) -> Tensor:
-    """Picks before it pools where it can: only the windows that are looked at."""
+    """Pools only the windows that are looked at, where that is possible."""
     if source == target:
         return take(x, places)
     if not has_equal_windows(source, target):

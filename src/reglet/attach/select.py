@@ -1,4 +1,4 @@
-"""Which modules of a model a person means: by dotted name, glob, list of those, class or predicate."""
+"""Modules of a model, chosen by dotted name, glob, list of those, class or predicate."""
 
 from collections.abc import Callable, Sequence
 from difflib import get_close_matches
@@ -18,10 +18,10 @@ LISTED = 60  # names printed in an error
 
 
 def matching(model: nn.Module, where: Where) -> dict[str, nn.Module]:
-    """The modules of `model` that `where` means, each once, under the first of its names that fits, in model order.
+    """The modules of `model` that `where` matches, in model order.  Each comes once, under its first name that matches.
 
-    A `*` in a name stays within one level and `**` spans any number: `"layer*.*"` are the blocks of a ResNet and not
-    the convolutions inside them.  `""` is the model itself, which no glob fits.  A predicate is called with name and
+    A `*` stays within one level and `**` spans any number: `"layer*.*"` matches the blocks of a ResNet, but not the
+    convolutions inside them.  `""` is the model itself, which no glob matches.  A predicate is called with name and
     module.
 
     >>> list(matching(nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.Linear(2, 2), nn.ReLU())), "**.0"))
@@ -42,7 +42,7 @@ def matching(model: nn.Module, where: Where) -> dict[str, nn.Module]:
 
 
 def in_order(model: nn.Module, where: Where) -> list[tuple[str, nn.Module]]:
-    """`matching`; of a list, the modules in the order of the list, since it is paired with another."""
+    """`matching`, but for a list in the order of the list, because it is paired with another."""
     if isinstance(where, Sequence) and not isinstance(where, str):
         return [found for one in where for found in matching(model, one).items()]
     return list(matching(model, where).items())

@@ -1,4 +1,4 @@
-"""One block under observation: what its calls leave for the loss."""
+"""A tap follows the calls of one block and keeps what the loss needs."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -14,13 +14,13 @@ from reglet.types import BlockLoss, Scalar, WrongKindError
 
 @runtime_checkable
 class PerBlock(Protocol):
-    """A block loss with something of its own for every block: SIM has heads.
+    """A block loss that has a module for every block, as SIM has heads.
 
-    `build` makes the module of one block from its first input and output, or None to leave that block out.  That
-    module has three methods: `before(x)` is called before the block runs and takes what it needs of the input, which
-    the block may overwrite; `after(taken, y)` takes what it needs of the output; and `forward(pair)` is the scalar.
+    `build` makes the module of one block from its first input and output, or returns None to leave that block out.  The
+    module has three methods.  `before(x)` is called before the block runs and takes what it needs from the input, which
+    the block may overwrite.  `after(taken, y)` takes what it needs from the output.  `forward(pair)` is the scalar.
     `losses`, called by `loss()`, gives the scalars of many calls.  `source` may name a child of the block whose output
-    stands for the block's input.  `advance` is called once after every `loss()`.
+    is used as the block's input.  `advance` is called once after every `loss()`.
 
     >>> from reglet.blocks import SIM
     >>> isinstance(SIM(), PerBlock)
@@ -39,7 +39,7 @@ class PerBlock(Protocol):
 
 
 class Whole(nn.Module):
-    """A plain block loss: sees all of a block's input and output, by reference."""
+    """A plain block loss.  It sees the whole input and output of a block, by reference."""
 
     def __init__(self, loss: BlockLoss) -> None:
         super().__init__()
@@ -63,7 +63,7 @@ class Whole(nn.Module):
 
 
 class Output(nn.Module):
-    """What a block puts out, copied: the network may overwrite it."""
+    """A copy of a block's output, because the network may overwrite it."""
 
     def before(self, x: Tensor) -> None:
         return None
@@ -73,9 +73,9 @@ class Output(nn.Module):
 
 
 class Tap:
-    """Follows the calls of one block.  In training it keeps a pair per call; in eval and under no_grad nothing.
+    """Follows the calls of one block.  In training it keeps a pair for each call; in eval and under no_grad nothing.
 
-    loss: None keeps the block's outputs, for a loss that compares them with another block's.
+    loss: None keeps only the outputs, for a loss that compares them with those of another block.
     """
 
     def __init__(self, name: str, block: nn.Module, loss: BlockLoss | PerBlock | None, *, position: int) -> None:
@@ -85,8 +85,8 @@ class Tap:
         if not isinstance(loss, PerBlock):
             self.head = Output() if loss is None else Whole(loss)
         self.skipped = False
-        self.building = False  # follows in eval mode and without gradients too
-        self.told = False  # follows then alone: a block of a teacher
+        self.building = False  # follow also in eval mode and without gradients
+        self.told = False  # follow only while `building`: a block of a teacher
         self.device = torch.device("cpu")
         self.clear()
 
@@ -132,9 +132,9 @@ class Tap:
             self.pairs.append(self._named(self.head.after, taken, y))
 
     def losses(self) -> list[Scalar]:
-        """Of the calls that were kept, for a loss without heads of its own."""
+        """The losses of the kept calls, for a loss without heads."""
         found = []
-        while self.pairs:  # lets go of each pair as soon as it is used
+        while self.pairs:  # each pair is freed as soon as it is used
             found.append(self._named(self.head, self.pairs.pop()))
         return found
 
@@ -151,7 +151,7 @@ class Tap:
         if tensor is None:
             kind = type(value).__name__
             raise WrongKindError(
-                f"block {self.name!r}: no floating-point tensor in its {which} (a {kind}), and one is needed"
+                f"block {self.name!r}: its {which} (a {kind}) has no floating-point tensor, and one is needed"
             )
         return tensor
 
@@ -160,11 +160,11 @@ class Tap:
 
 
 def naming(block: str, call: Callable[..., Any], *args: Any, **options: Any) -> Any:
-    """`call(...)`; its errors say which block they are about."""
+    """`call(...)`, with the name of the block in its errors."""
     try:
         return call(*args, **options)
     except (ValueError, RuntimeError) as error:
-        if type(error) not in (ValueError, RuntimeError):  # others may not be made of one string
+        if type(error) not in (ValueError, RuntimeError):  # other classes may take other arguments
             raise
         raise type(error)(f"block {block!r}: {error}") from error
 

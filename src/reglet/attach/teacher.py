@@ -9,9 +9,9 @@ from reglet.attach.tap import Tap
 
 
 class FrozenTeacher:
-    """Runs in eval mode and without gradients on what the model is given.  It is left as it was found.
+    """A network that runs in eval mode and without gradients on the model's arguments.  Its modes are restored.
 
-    taps: of its blocks, which keep what they see while it runs here, and only then.
+    taps: of its blocks.  They keep outputs only while the network runs here.
     """
 
     def __init__(self, network: nn.Module, taps: list[Tap]) -> None:

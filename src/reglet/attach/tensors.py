@@ -1,4 +1,4 @@
-"""The tensor that a block's input or output is about, when modules pass tuples, lists and dicts around."""
+"""The first tensor of a block's input or output, which may be a tuple, list or dict."""
 
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,4 +1,4 @@
-"""Feature maps as tokens, without moving them: layouts, receptive windows, and a few tokens of many."""
+"""Feature maps as tokens, without copying them: layouts, receptive windows, and some tokens of many."""
 
 import math
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from torch import Tensor
 from reglet.constants import kept_on_device
 
 Grid = tuple[int, ...]  # () for vectors, (t,) for sequences, (h, w), (d, h, w)
-Places = Int[Tensor, "b_or_1 n"]  # one row for the whole batch, or one per sample; no place twice in a row
+Places = Int[Tensor, "b_or_1 n"]  # one row for the whole batch, or one for each sample; no place twice in a row
 
 
 @dataclass(frozen=True)
 class Layout:
-    """Where a tensor has its batch and its channels; all other axes are the grid.
+    """Which axes of a tensor are the batch and the channels.  All other axes are the grid.
 
     channel_dim: None takes the last axis of (B, C) and (B, N, C), and axis 1 of (B, C, H, W) and (B, C, D, H, W).
         Say 1 for (B, C, L) of 1-D convolutions, -1 for the (B, H, W, C) of Swin.
     batch_dim: 1 for the (N, B, C) of nn.Transformer and nn.LSTM; channel_dim is counted with the batch in front.
-    skip_tokens: so many tokens at the start of a sequence (class token, registers) are left out.
-    grid: of a sequence: "square" if its tokens are the patches of a square image, row by row; "line" if they follow
-        each other.  Asked for only where sequences of different length are compared.
+    skip_tokens: the number of tokens at the start of a sequence (class token, registers) that are left out.
+    grid: for a sequence, "square" if its tokens are the patches of a square image, row by row, or "line".  It is needed
+        only if sequences of different lengths are compared.
 
     >>> tokens, grid = Layout().tokens(torch.zeros(2, 8, 5, 5))
     >>> tokens.shape, grid
@@ -47,7 +47,7 @@ class Layout:
             raise ValueError(f"grid is 'line' or 'square', got {self.grid!r}")
 
     def tokens(self, x: Float[Tensor, "..."]) -> tuple[Float[Tensor, "b t c"], Grid]:
-        """A view (B, N, C), and the grid whose N points the tokens are."""
+        """A view (B, N, C), and the grid of the N tokens."""
         x = self.batch_first(x)
         x = x.movedim(self._channel_dim(x), -1)
         grid = tuple(x.shape[1:-1])
@@ -59,7 +59,7 @@ class Layout:
         if len(grid) == 1 and self.grid == "square":
             side = math.isqrt(grid[0])
             if side * side != grid[0]:
-                raise ValueError(f"grid='square', and {grid[0]} tokens fill no square; skip_tokens= leaves some out")
+                raise ValueError(f"grid='square', but {grid[0]} tokens fill no square; skip_tokens= leaves some out")
             grid = (side, side)
         return tokens, grid
 
@@ -98,10 +98,10 @@ def has_equal_windows(source: Grid, target: Grid) -> bool:
 
 @kept_on_device
 def windows(source: Grid, target: Grid, *, device: torch.device) -> Int[Tensor, "t r"]:
-    """For each point of `target` the r points of `source` in its window, flat.
+    """For each point of `target`, the numbers of the r points of `source` in its window.
 
-    The windows are those of adaptive average pooling: blocks where an axis shrinks by a whole factor, the one point
-    underneath where it grows by one.
+    The windows are those of adaptive average pooling: a block if an axis shrinks by a whole factor, one point if it
+    grows by a whole factor.
     """
     flat = torch.zeros(1, 1, dtype=torch.int64, device=device)
     for a, b in zip(source, target, strict=True):
@@ -125,7 +125,7 @@ def points(grid: Grid) -> int:
 
 
 def common_grids(x: Grid, y: Grid) -> tuple[Grid, Grid]:
-    """The grids of input and output with equally many axes, if there is one way to lay them over each other."""
+    """The grids of input and output with the same number of axes.  Raise if it is unclear how they correspond."""
     if len(x) == len(y):
         return x, y
     if not y:
@@ -136,9 +136,9 @@ def common_grids(x: Grid, y: Grid) -> tuple[Grid, Grid]:
 
 
 def meeting_grids(a: Grid, b: Grid) -> tuple[Grid, Grid, Grid]:
-    """Both grids with equally many axes, and the one that both are averaged onto: along each axis the fewer points.
+    """Both grids with the same number of axes, and the grid that both are averaged onto: the smaller along each axis.
 
-    A sequence that meets a map of another size is a map of the same proportions.
+    A sequence that is compared with a map of another size is taken as a map of the same proportions.
 
     >>> meeting_grids((16, 8), (8, 8))
     ((16, 8), (8, 8), (8, 8))
@@ -157,8 +157,8 @@ def meeting_grids(a: Grid, b: Grid) -> tuple[Grid, Grid, Grid]:
 
 
 def tokens_at(tokens: Float[Tensor, "b t c"], places: Places) -> Float[Tensor, "b n c"]:
-    """The tokens at `places`.  The gradient needs no values of `tokens`, so these may be overwritten later."""
-    if torch.compiler.is_compiling():  # a compiler finds the quickest way by itself, and cannot see through `_Take`
+    """The tokens at `places`.  The gradient does not need `tokens`, so they may be overwritten later."""
+    if torch.compiler.is_compiling():  # a compiler finds a fast way itself, and cannot trace `_Take`
         if len(places) == 1:
             return tokens.index_select(1, places[0])
         return tokens[torch.arange(len(tokens), device=tokens.device)[:, None], places]
@@ -167,7 +167,8 @@ def tokens_at(tokens: Float[Tensor, "b t c"], places: Places) -> Float[Tensor, "
 
 
 class _Take(torch.autograd.Function):
-    """torch's own `gather` would keep all tokens for backward, and `index_select` is six times slower on maps."""
+    """`take` with a gradient.  torch's `gather` keeps all tokens for backward; `index_select` is six times slower on
+    maps."""
 
     @staticmethod
     def forward(ctx: Any, tokens: Tensor, places: Tensor) -> Tensor:
@@ -187,7 +188,7 @@ class _Put(torch.autograd.Function):
     def forward(ctx: Any, rows: Tensor, places: Tensor, count: int, transposed: bool) -> Tensor:
         ctx.places = places
         b, _, c = rows.shape
-        if transposed:  # the gradient of a map is laid out as the map is
+        if transposed:  # the gradient of a map has the layout of the map
             index = places[:, None, :].expand(b, c, -1)
             return rows.new_zeros(b, c, count).scatter_(2, index, rows.transpose(1, 2)).transpose(1, 2)
         whole = rows.new_zeros(b, count, c)
@@ -200,7 +201,7 @@ class _Put(torch.autograd.Function):
 
 
 def take(tokens: Float[Tensor, "b t c"], places: Places) -> Float[Tensor, "b n c"]:
-    """`tokens_at` without a gradient of its own."""
+    """`tokens_at` without its special gradient."""
     b, _, c = tokens.shape
     if channels_first(tokens):  # along the contiguous axis
         index = places[:, None, :].expand(b, c, -1)

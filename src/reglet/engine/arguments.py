@@ -89,7 +89,7 @@ def _several(kind: Any, texts: list[str]) -> Any:
 
 
 def _words(kind: Any) -> str:
-    """ "" for what cannot be given as a word."""
+    """Empty for what cannot be given as a word."""
     if get_origin(kind) is Literal:
         return f"one of {', '.join(map(str, get_args(kind)))}"
     if get_origin(kind) is tuple:

@@ -9,7 +9,7 @@ Json = dict[str, Any]
 
 
 def why_not_longer(before: Json, after: Json, *, done: int, per_epoch: int) -> str:
-    """ "" if the longer run would have done the same in the first `done` steps; otherwise the reason."""
+    """The reason why not.  Empty if the longer run would have done the same in the first `done` steps."""
     old, new = (config["steps"] or config["epochs"] * per_epoch for config in (before, after))
     if new < done:
         return f"{done} steps are done, and {new} were asked for"

@@ -2,7 +2,8 @@
 
     (g x)[place] = x[table[g][place]]
 
-One table of eight index vectors per grid, kept on the device; one number per sample goes there; one gather per batch.
+Each grid has a table of eight index vectors, which is kept on the device.  A batch needs one number for each sample and
+one gather.
 """
 
 import torch
@@ -17,10 +18,10 @@ Grid = tuple[int, int]
 
 
 def act(x: Shaped[Tensor, "n c h w"], g: D4) -> Shaped[Tensor, "n c h2 w2"]:
-    """g x, each image or map by its own element.
+    """g x, with an element for each image or map.
 
-    On a grid that is not square, quarter turns exchange height and width: then all elements turn by an odd number of
-    quarters, or all by an even one.
+    On a grid that is not square, odd turns exchange height and width.  So all elements must turn by an odd number of
+    quarters, or all by an even number.
 
     >>> quarter = D4(torch.tensor([1]), torch.tensor([False]))
     >>> act(torch.tensor([[1, 2], [3, 4]]).view(1, 1, 2, 2), quarter).squeeze().tolist()
@@ -34,7 +35,7 @@ def act(x: Shaped[Tensor, "n c h w"], g: D4) -> Shaped[Tensor, "n c h2 w2"]:
 
 
 def act_on_tokens(y: Shaped[Tensor, "n t d"], g: D4, *, grid: Grid) -> Shaped[Tensor, "n t d"]:
-    """g y for tokens that fill `grid` row by row; the result fills `grid_after(g, grid)`.
+    """g y for tokens that fill `grid` row by row.  The result fills `grid_after(g, grid)`.
 
     >>> tokens = torch.tensor([1, 2, 3, 4]).view(1, 4, 1)
     >>> act_on_tokens(tokens, D4(torch.tensor([2]), torch.tensor([False])), grid=(2, 2)).flatten().tolist()
@@ -56,12 +57,12 @@ def grid_after(g: D4, grid: Grid) -> Grid:
 def _places(g: D4, x: Shaped[Tensor, "n ..."], *, grid: Grid) -> Int64[Tensor, "n t"]:
     if len(g) != len(x):
         raise ValueError(f"one element for each of {len(x)} samples, got {len(g)}")
-    grid_after(g, grid)  # refuses a mixture that the grid cannot take
+    grid_after(g, grid)  # raises if the grid cannot take these elements
     return table(*grid, like=x)[g.number_on(x.device)]
 
 
 @kept_on_device
 def table(h: int, w: int, *, device: torch.device) -> Int64[Tensor, "8 t"]:
-    """Where each place of g x comes from, for the eight elements in the order of `D4.every()`."""
+    """The place in x of each place in g x, for the eight elements in the order of `D4.every()`."""
     place = torch.arange(h * w, device=device).view(h, w)
     return torch.stack([torch.rot90(p, k).flatten() for p in (place, place.flip(1)) for k in range(4)])

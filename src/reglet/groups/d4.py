@@ -1,6 +1,6 @@
 """D4, the eight symmetries of the square.
 
-g = R^k F^f        F mirrors left to right, then R^k turns k quarters counter-clockwise, as torch.rot90
+g = R^k F^f        F mirrors left to right, then R^k turns by k quarters counter-clockwise, as torch.rot90
 F R = R^-1 F,  so  (R^a F^s) (R^b F^t) = R^(a + (-1)^s b) F^(s + t)
 """
 
@@ -16,7 +16,7 @@ from reglet.moves import moved
 
 @dataclass(frozen=True, eq=False)
 class D4:
-    """n elements.  turn: k in 0..3.  flip: f.  They live on the host, whatever they are made of.
+    """n elements.  turn: k in 0..3.  flip: f.  They are always kept on the host.
 
     >>> g = D4(torch.tensor([1]), torch.tensor([True]))
     >>> (g @ g.inverse()).turn.item(), (g @ g).flip.item()
@@ -44,14 +44,14 @@ class D4:
         return len(self.turn)
 
     def __matmul__(self, first: "D4") -> "D4":
-        """One after the other, element by element: what `first` does, then what this one does."""
+        """The product, element by element: `first` acts first, then this one."""
         if len(first) != len(self):
             raise ValueError(f"elements are composed one by one: {len(self)} and {len(first)} do not fit")
         turned = torch.where(self.flip, -first.turn, first.turn)
         return D4((self.turn + turned) % 4, self.flip ^ first.flip)
 
     def inverse(self) -> "D4":
-        """R^-k, and R^k F for R^k F, which is its own inverse."""
+        """R^-k for R^k.  R^k F is its own inverse."""
         return D4(torch.where(self.flip, self.turn, -self.turn) % 4, self.flip)
 
     @property
@@ -60,17 +60,17 @@ class D4:
         return self.turn + 4 * self.flip
 
     def number_on(self, device: torch.device) -> Int64[Tensor, " n"]:
-        """`number` on a device, where it stays."""
+        """`number` on a device, where it is kept."""
         if device not in self._sent:
             send([self], device)
         return self._sent[device]
 
     @property
     def odd(self) -> bool:
-        """Whether height and width change places, which all elements of a batch must do alike or not at all."""
+        """Whether height and width change places.  All elements of a batch must agree on that."""
         odd = self.turn % 2 == 1
         if bool(odd.any()) and not bool(odd.all()):
-            raise ValueError("of these elements some exchange height and width and some do not; got a grid not square")
+            raise ValueError("some elements exchange height and width and some do not: that needs a square grid")
         return bool(odd.any())
 
     @staticmethod
@@ -79,12 +79,12 @@ class D4:
 
     @staticmethod
     def every() -> "D4":
-        """All eight."""
+        """All eight elements."""
         e = torch.arange(8, device="cpu")
         return D4(e % 4, e >= 4)
 
 
 def send(elements: Sequence[D4], device: torch.device) -> None:
-    """Copy the numbers of several elements to `device` at once, ahead of their use there."""
+    """Copy the numbers of several elements to `device` at once, before they are used there."""
     for element, number in zip(elements, moved([element.number for element in elements], device), strict=True):
         element._sent[device] = number

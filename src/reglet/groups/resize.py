@@ -1,7 +1,7 @@
-"""Anisotropic scale as resampling.  Not a group action: it loses detail, so it has no inverse, and two resizes in a row
-are not the one from first to last.  Only the size that is there already is exact, because it is left alone.
+"""Anisotropic scale by resampling.  It is no group action: it loses detail, so it has no inverse, and two resizes in a
+row differ from a single one.  Only a resize to the same size is exact.
 
-Separable, so it commutes with flips, and with quarter turns if height and width change places.
+It is separable, so it commutes with flips, and with quarter turns if height and width change places.
 """
 
 import torch.nn.functional as F
@@ -13,7 +13,7 @@ from reglet.groups.action import Grid
 
 
 def resize(x: Float[Tensor, "n c h w"], size: Grid, *, antialias: bool = False) -> Float[Tensor, "n c h2 w2"]:
-    """Bicubic, the same for images and maps, and as in SER without antialiasing.
+    """Bicubic, without antialiasing as in SER; the same for images and maps.
 
     >>> import torch
     >>> resize(torch.ones(1, 1, 4, 4), (2, 6)).shape

@@ -1,15 +1,14 @@
-"""What SER does to an image, and what that does to the token map of it.
+"""The transforms of SER on images, and on their token maps.
 
     A = R^k S F^f            S resizes to a grid of whole patches
     A_2 A_1^-1 = S' D,       D = (R^k2 F^f2) (R^k1 F^f1)^-1 in D4,  S' the resize to the grid of view 2
 
-because a separable resize commutes with D4 if height and width change places with odd turns: all factors in D4 are
-collected, and the resize of view 2 after the undone one of view 1 is realised as one.  D is R^(k2 - k1) if f1 = f2,
-and R^(k2 + k1) F otherwise.
+This holds because a separable resize commutes with D4 if height and width change places at odd turns.  So all factors
+in D4 can be collected, and the two resizes become one.  D is R^(k2 - k1) if f1 = f2, and R^(k2 + k1) F otherwise.
 
-The authors' code draws one grid and one k per rank and view, and a half turn and a flip per sample of view 1 of which
-view 2 has the complements: the relative element is then always a reflection, the same for the whole batch.  Here all
-is drawn independently, and `complement=True` does as the code does.
+The authors' code draws one grid and one k for each rank and view.  It draws a half turn and a flip for each sample of
+view 1, and view 2 gets the opposite.  The relative element is then always a reflection, the same for the whole batch.
+Here everything is drawn independently; `complement=True` draws as the code does.
 """
 
 import math
@@ -27,7 +26,7 @@ from reglet.groups.resize import resize, resize_tokens
 
 @dataclass(frozen=True, eq=False)
 class Element:
-    """One view of n images.  grid: that of S, in patches, before the turn.
+    """The transform of one view of n images.  grid: of S, in patches, before the turn.
 
     >>> half = Element(D4(torch.tensor([1]), torch.tensor([False])), grid=(2, 4))  # a quarter turn of 2 x 4 patches
     >>> half.shape
@@ -44,7 +43,7 @@ class Element:
 
 
 def transform(x: Float[Tensor, "n c h w"], element: Element, *, patch: int) -> Float[Tensor, "n c h2 w2"]:
-    """A x, of whole patches: at most one resize and one gather.
+    """A x, which consists of whole patches, by at most one resize and one gather.
 
     >>> element = Element(D4(torch.tensor([1]), torch.tensor([False])), grid=(2, 4))
     >>> transform(torch.rand(1, 3, 8, 16), element, patch=4).shape
@@ -65,7 +64,7 @@ def relative(first: Element, second: Element) -> D4:
 
 
 def align(y: Float[Tensor, "n t d"], d4: D4, *, grid: Grid, to: Grid) -> Float[Tensor, "n t2 d"]:
-    """Tokens of view 1, which fill `grid`, where and as view 2 has them on the grid `to`: one gather, one resize.
+    """Tokens of view 1 on `grid`, moved to their places in view 2 on the grid `to`, by one gather and one resize.
 
     >>> d4 = D4(torch.tensor([0]), torch.tensor([False]))
     >>> align(torch.randn(1, 16, 8), d4, grid=(4, 4), to=(6, 6)).shape
@@ -76,13 +75,13 @@ def align(y: Float[Tensor, "n t d"], d4: D4, *, grid: Grid, to: Grid) -> Float[T
 
 @dataclass(frozen=True)
 class Symmetry:
-    """What is drawn: quarter turns, flips, and grids whose area is a share of `grid` and whose aspect is in `ratio`.
+    """Draws quarter turns, flips, and grids whose area is a share of `grid` and whose aspect is in `ratio`.
 
-    turns, flips: whether there are any.  area: None for no resize.  grid: of the images as they come.
-    complement: pairs as the authors' code draws them.
+    turns, flips: whether there are any.  area: None for no resize.  grid: of the given images.
+    complement: draw pairs as the authors' code does.
 
-    Images of a batch share the grid and, unless every grid is square, whether they turn by an odd number of quarters;
-    which of the two turns it is, and the flip, each has for itself.
+    All images of a batch have the same grid.  Unless it is square, all turn by an odd or all by an even number of
+    quarters.  Within that, each image has its own turn and flip.
 
     >>> group = Symmetry(grid=(8, 8), patch=4)
     >>> e = group.draw(3, torch.Generator().manual_seed(0))

@@ -14,15 +14,15 @@ from reglet.precision import at_least_float32
 
 
 class SampleAttention(nn.Module):
-    """Every sample z_i looks at all samples of a context: the batch is the sequence.
+    """Every sample z_i attends to all samples of a context.  The batch is the sequence.
 
         softmax(Q K^T / sqrt(d_k)) V W_o,    Q = z W_q,  K = c W_k,  V = c W_v
 
-    inner: the width of Q, K and V over all heads together.
+    inner: the width of Q, K and V, over all heads together.
     dropout: of the attention weights.
     exclude_self: sample i of z does not see sample i of the context.
 
-    Weights start as those of torch's MultiheadAttention.
+    Weights are initialized as in torch's MultiheadAttention.
 
     >>> SampleAttention(8, inner=4, heads=2)(torch.zeros(3, 8), torch.zeros(5, 8)).shape
     torch.Size([3, 8])
@@ -60,14 +60,14 @@ Norm = Literal["post", "pre", "eq13"]
 
 
 class Layer(nn.Module):
-    """`mix(z, context)` and a feed-forward net, each with its residual, in one of three placements of layer norm:
+    """`mix(z, context)` and a feed-forward net, each with its residual.  Layer norm has one of three places:
 
         post    z' = LN(z + mix(z)),    LN(z' + FF(z'))     LatentDR's equation 12: domains, medical images
-        pre     z' = z + mix(LN(z)),    z' + FF(LN(z'))     what is usually called pre-norm
-        eq13    z' = LN(z) + mix(z),    LN(z') + FF(z')     LatentDR's equation 13 as it is printed: long tails
+        pre     z' = z + mix(LN(z)),    z' + FF(LN(z'))     the usual pre-norm
+        eq13    z' = LN(z) + mix(z),    LN(z') + FF(z')     LatentDR's equation 13 as printed: long tails
 
-    In "pre" the context passes the same norm as z.  Dropout stands where torch's TransformerEncoderLayer has it: on
-    both outputs before the residual and inside FF = Linear(dim, ff) - ReLU - Linear(ff, dim).
+    In "pre" the context gets the same norm as z.  Dropout is where torch's TransformerEncoderLayer has it: on both
+    outputs before the residual, and inside FF = Linear(dim, ff) - ReLU - Linear(ff, dim).
     """
 
     def __init__(
@@ -83,8 +83,8 @@ class Layer(nn.Module):
 
     def forward(self, z: Float[Tensor, "n d"], context: Float[Tensor, "m d"]) -> Float[Tensor, "n d"]:
         if check.readable(z):
-            # Layer norm and attention square the latents.  In "eq13" no norm follows the mixing: a gradient through
-            # both layers of LatentDR holds their fifth power.
+            # Layer norm and attention square the latents.  In "eq13" no norm follows the mixing, so the gradient
+            # through both layers of LatentDR contains their fifth power.
             power = 5 if self.norm == "eq13" else 2
             size = at_least_float32(z.detach()).pow(power).sum()
             check.no_overflow(type(self).__name__, {f"the latents to the power of {power}": size}, z)

@@ -20,12 +20,12 @@ from reglet.types import Scalar, Terms, total
 
 
 class BatchFormer(nn.Module):
-    """A transformer layer over the batch, before a classifier that also sees the latents without it:
+    """A transformer layer over the batch.  The classifier sees the latents with and without it:
 
         CE(g([z; BF(z)]), [y; y]) = 1/2 CE(g(z), y) + 1/2 CE(g(BF(z)), y)
 
-    As in the authors' code: 4 heads, feed-forward of width dim, dropout 0.5, layer norm after each residual, and the
-    mean over all 2B rows, hence the halves.  At inference nothing of this is called.
+    As in the authors' code: 4 heads, a feed-forward net of width dim, dropout 0.5, layer norm after each residual.  The
+    halves come from the mean over all 2B rows.  At inference none of this is used.
 
     >>> import torch
     >>> former, head = BatchFormer(8), nn.Linear(8, 3)

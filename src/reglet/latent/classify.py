@@ -1,4 +1,4 @@
-"""What latent losses share: one call of the classifier for all sets of latents, and cross-entropy with soft labels."""
+"""Shared parts of latent losses: one call of the classifier for all latents, and cross-entropy with soft labels."""
 
 from collections.abc import Callable
 from typing import Protocol, runtime_checkable
@@ -17,7 +17,7 @@ Head = Callable[[Tensor], Tensor]
 
 @runtime_checkable
 class Criterion(Protocol):
-    """What a loss does to logits before the softmax: balanced softmax and logit adjustment, in `reglet.tails`.
+    """A change of the logits before the softmax, such as balanced softmax and logit adjustment in `reglet.tails`.
 
     >>> from reglet.tails import BalancedSoftmax
     >>> BalancedSoftmax([90, 10]).adjust(torch.zeros(1, 2)).argmax().item()
@@ -34,10 +34,10 @@ def checked_criterion(criterion: Criterion | None) -> Criterion | None:
 
 
 def classify(head: Head, *latents: Float[Tensor, "_ d"]) -> list[Float[Tensor, "_ k"]]:
-    """The logits of each set of latents, in float32 at least, by one call of the head on all of them.
+    """The logits of each set of latents, in float32 at least, by one call of the head on all sets.
 
-    A head that is a module gets latents in the precision of its weights, any other those of the first set.  Within
-    the head, autocast is as the caller has it.
+    A head that is a module gets latents in the precision of its weights; any other head, in that of the first set.  The
+    caller's autocast holds inside the head.
     """
     for z in latents:
         check.tensor("latents", z, None, latents[0].shape[-1])
@@ -53,14 +53,14 @@ def classify(head: Head, *latents: Float[Tensor, "_ d"]) -> list[Float[Tensor, "
 def log_probabilities(
     head: Head, *latents: Float[Tensor, "n d"], criterion: Criterion | None = None
 ) -> list[Float[Tensor, "n k"]]:
-    """log softmax(head(z)) for each set of latents, see `classify`; the softmax is in float32 at least."""
+    """log softmax(head(z)) for each set of latents (see `classify`), in float32 at least."""
     every = classify(head, *latents)
     with no_autocast(every[0]):
         return [(logits if criterion is None else criterion.adjust(logits)).log_softmax(1) for logits in every]
 
 
 def targets_for(y: Tensor, log_p: Float[Tensor, "n k"]) -> Float[Tensor, "n k"]:
-    """The labels as rows of probabilities, checked against what the head put out."""
+    """The labels as rows of probabilities, checked against the output of the head."""
     check.labels(y, n=len(log_p), classes=log_p.shape[1])
     return soft_labels(y, num_classes=log_p.shape[1]).to(log_p.dtype)
 
@@ -71,17 +71,17 @@ def cross_entropy(log_p: Float[Tensor, "n k"], targets: Float[Tensor, "n k"]) ->
 
 
 def entropy(targets: Float[Tensor, "n k"]) -> Scalar:
-    """H(ybar) of the mean label, below which no cross-entropy with ybar can fall."""
+    """The entropy H(ybar) of the mean label.  No cross-entropy with ybar can be smaller."""
     return torch.special.entr(targets.mean(0)).sum()
 
 
 def in_precision_of(weights: object, z: Tensor, otherwise: Tensor) -> Tensor:
-    """z in the precision of a module's weights; where there are none, in that of `otherwise`."""
+    """z in the precision of a module's weights, or in that of `otherwise` if it has none."""
     found = weights.parameters() if isinstance(weights, nn.Module) else iter(())
     return z.to(next((w.dtype for w in found if w.is_floating_point()), otherwise.dtype))
 
 
 def finished(name: str, terms: Terms, *latents: Tensor) -> Terms:
-    """The terms, unless they overflow."""
+    """The terms.  Raises if they overflow."""
     check.no_overflow(name, terms, *latents)
     return terms

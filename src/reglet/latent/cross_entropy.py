@@ -1,4 +1,4 @@
-"""Cross-entropy, with smoothed labels where wanted.  Szegedy et al., CVPR 2016, arXiv:1512.00567, section 7."""
+"""Cross-entropy, with label smoothing if wanted.  Szegedy et al., CVPR 2016, arXiv:1512.00567, section 7."""
 
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -17,7 +17,7 @@ from reglet.types import Scalar, Terms, total
 
 
 def smooth(targets: Float[Tensor, "n k"], *, eps: float) -> Float[Tensor, "n k"]:
-    """(1 - eps) y + eps / classes.  Rows of probabilities in and out, so that it goes with Mixup and LatentDR.
+    """(1 - eps) y + eps / classes.  Takes and returns rows of probabilities, so it combines with Mixup and LatentDR.
 
     >>> import torch
     >>> smooth(torch.tensor([[0.0, 1.0]]), eps=0.1)
@@ -29,9 +29,9 @@ def smooth(targets: Float[Tensor, "n k"], *, eps: float) -> Float[Tensor, "n k"]
 
 
 class CrossEntropy(nn.Module):
-    """CE(g(z), y), the plain loss in the form of a latent loss.
+    """CE(g(z), y), the plain loss with the interface of a latent loss.
 
-    label_smoothing: eps of the target (1 - eps) onehot + eps / classes; the paper has 0.1.
+    label_smoothing: eps of the target (1 - eps) onehot + eps / classes; 0.1 in the paper.
 
     >>> import torch
     >>> z, y, head = torch.zeros(4, 8), torch.tensor([0, 1, 2, 0]), torch.nn.Linear(8, 3, bias=False)

@@ -14,26 +14,25 @@ from reglet.latent.mixup import interpolate, soft_labels
 
 
 class Cut(NamedTuple):
-    """What CutMix drew, in shares of the image: one draw fits a grid of any size.
+    """The draw of CutMix, in shares of the image, so that it fits any size.
 
     >>> draw = CutMix().draw(4)
     >>> sorted(draw.partner.tolist()), 0 <= draw.lam <= 1
     ([0, 1, 2, 3], True)
     """
 
-    lam: float  # before the box is rounded to pixels and clipped at the border; 1 where nothing is cut
+    lam: float  # before the box is rounded to pixels and clipped at the border; 1 if nothing is cut
     centre: tuple[float, float]  # (y, x) in [0, 1)
     partner: Int64[Tensor, "n"]  # a permutation of the batch
 
 
 @dataclass(frozen=True)
 class CutMix:
-    """A box of the partner's pixels, pasted; labels are mixed by area.
+    """Pastes a box of the partner's pixels.  Labels are mixed by area.
 
-    lam ~ Beta(alpha, alpha), one for the batch; a box of sqrt(1 - lam) (H, W), its centre uniform over the image,
-    clipped at the border; the label keeps 1 - area / (H W), which is the area after rounding and clipping, as in the
-    authors' code, not the drawn lam.  `prob`: how often a batch is cut at all (0.5 in their CIFAR runs, 1 in their
-    ImageNet runs).
+    lam ~ Beta(alpha, alpha), one for the batch.  The box is sqrt(1 - lam) (H, W), with a centre uniform over the image,
+    clipped at the border.  The label keeps 1 - area / (H W), with the area after rounding and clipping, as in the
+    authors' code.  prob: how often a batch is cut (0.5 in their CIFAR runs, 1 in their ImageNet runs).
 
     >>> cutmix = CutMix()
     >>> p = cutmix.draw(4, torch.Generator().manual_seed(0))
@@ -70,7 +69,7 @@ class CutMix:
     def mix(
         self, x: Float[Tensor, "n c h w"], y: Tensor, p: Cut, *, num_classes: int
     ) -> tuple[Float[Tensor, "n c h w"], Float[Tensor, "n k"]]:
-        """Images and their labels, mixed alike.  `y` holds class indices (n,) or is soft already (n, num_classes)."""
+        """Images and their labels, mixed alike.  `y` holds class indices (n,) or soft labels (n, num_classes)."""
         p = p._replace(partner=moved(p.partner, x))
         mixed, kept = self.apply(x, p), kept_area(p, height=x.shape[2], width=x.shape[3])
         return mixed, interpolate(soft_labels(y, num_classes=num_classes), p.partner, lam=kept)
@@ -84,12 +83,12 @@ def box(p: Cut, *, height: int, width: int) -> tuple[int, int, int, int]:
 
 
 def kept_area(p: Cut, *, height: int, width: int) -> float:
-    """The share of the image, and so of the label, that stays its own."""
+    """The share of the image, and so of the label, that is kept."""
     top, bottom, left, right = box(p, height=height, width=width)
     return 1 - (bottom - top) * (right - left) / (height * width)
 
 
 def _span(centre: float, side: float, size: int) -> tuple[int, int]:
-    half = int(side * size) // 2  # the authors' code, too, pastes an even number of pixels where nothing clips
+    half = int(side * size) // 2  # as in the authors' code: an unclipped box has an even side
     middle = int(centre * size)
     return max(middle - half, 0), min(middle + half, size)

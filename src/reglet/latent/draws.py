@@ -1,6 +1,6 @@
-"""What latent operators draw.
+"""Random draws of latent operators.
 
-Draws are made on the CPU, so that they are a function of the generator's seed on every machine, and moved once.
+They are made on the CPU, so that they depend only on the generator's seed, and moved once.
 """
 
 import numpy as np
@@ -18,7 +18,7 @@ def beta(alpha: float, n: int, generator: torch.Generator | None = None) -> Floa
 
 
 def moved(drawn: Tensor, x: Tensor) -> Tensor:
-    """`drawn` on the device of `x`.  Pinned where the device reads pinned memory: then the host does not wait."""
+    """`drawn` on the device of `x`.  It is pinned if the device reads pinned memory, so that the host does not wait."""
     if drawn.device == x.device:
         return drawn
     pins = drawn.device.type == "cpu" and x.device.type not in ("cpu", "meta", "mps")
@@ -26,7 +26,7 @@ def moved(drawn: Tensor, x: Tensor) -> Tensor:
 
 
 def require_batch(drawn: Tensor, x: Tensor, *shape: int | None) -> None:
-    """`x` is a floating-point tensor of that shape, see `check.tensor`, and the draw is one for its batch."""
+    """Raise unless `x` is a floating-point tensor of that shape (see `check.tensor`) and the draw fits its batch."""
     check.tensor("x", x, *shape)
     if len(drawn) != len(x):
         raise ValueError(f"drawn for a batch of {len(drawn)}, got one of {len(x)}")

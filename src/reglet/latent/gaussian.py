@@ -1,4 +1,4 @@
-"""Gaussian noise on latents: the control of every cleverer augmentation."""
+"""Gaussian noise on latents, the control for other augmentations."""
 
 from dataclasses import dataclass
 
@@ -48,7 +48,7 @@ class GaussianNoise:
         return noisy
 
     def __call__(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """Draw from torch's own generator, and apply."""
+        """Draws from torch's own generator and applies the draw."""
         check.tensor("x", x, None, self.dim)
         return self.apply(x, self.draw(len(x)))
 

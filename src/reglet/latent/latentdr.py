@@ -34,26 +34,26 @@ class LatentDR(Scheduled, nn.Module):
 
         L = CE(g(z), y) + CE(g(z_d), ybar) + CE(g(z_r), y),    z_d = D(z),  z_r = R(z_d, z),  ybar = 1/B sum_i y_i
 
-    D is a transformer layer over the batch, or the same with random pooling in the place of attention, or adds
-    N(0, 1).  R attends from z_d to z.  Encoder, classifier, D and R are trained by all terms; at inference nothing of
-    this is called.  The degraded term cannot fall below the entropy of ybar (`reglet.latent.classify.entropy`).
+    D is a transformer layer over the batch, or the same with random pooling in place of attention, or it adds N(0, 1).
+    R attends from z_d to z.  All terms train the encoder, the classifier, D and R.  At inference none of this is used.
+    The degraded term cannot fall below the entropy of ybar (`reglet.latent.classify.entropy`).
 
     degrade: "attention" (the paper's SA), "pool", or "gaussian" (its control).
-    parts: "D+R"; "D": no restored term; "R": no degraded term, and R(z, z) where D would be learned, which is
-        BatchFormer up to its widths.
+    parts: "D+R"; "D" has no restored term; "R" has no degraded term, and R(z, z) unless `degrade` is "gaussian", which
+        is BatchFormer up to its widths.
     original, degraded, restored: weights of the three terms, 1 in the paper; each may be a schedule.
-    inner, ff: widths of attention and feed-forward.  The paper's: dim/4 and dim/4; with "pool" dim/32 and dim/8.  The
-        paper has dim = 2048, and so 64 and 256 with "pool".  At dim = 128 the rule would leave an attention of width
-        4, too narrow to tell samples apart: with "pool" `inner` is at least 16, or dim where that is smaller.
-    heads: 4, or 1 where `inner` is below 32.
+    inner, ff: widths of attention and feed-forward.  The paper has dim = 2048, and dim/4 for both; with "pool" dim/32
+        and dim/8.  At dim = 128 that would be an attention of width 4, too narrow to tell samples apart.  So with
+        "pool" `inner` is at least 16, or dim if that is smaller.
+    heads: 4, or 1 if `inner` is below 32.
     norm: "post" (equation 12), "pre", or "eq13" (equation 13 as printed); see `Layer`.
-    pool_size: see `RandomPool`.  exclude_self: D mixes sample i with the others only.
-    classifier: a second one, for z_d and z_r alone (83.7 instead of 86.3 % on PACS in the paper).
+    pool_size: see `RandomPool`.  exclude_self: D mixes sample i only with the others.
+    classifier: a second classifier, for z_d and z_r only (83.7 instead of 86.3 % on PACS in the paper).
     criterion: balanced softmax or logit adjustment, in all three terms.
 
-    Labels may be soft.  Each rank degrades with, and averages the labels of, its own samples.  D and R compute in the
-    precision of their weights whatever autocast says.  A batch of one has nothing to mix: a warning, and the original
-    term alone.  The paper halves the learning rate of whatever it is added to.
+    Labels may be soft.  Each rank mixes its own samples and averages their labels.  D and R compute in the precision of
+    their weights, whatever autocast says.  A batch of one has nothing to mix: it gives a warning and the original term
+    only.  The paper halves the learning rate of the method that LatentDR is added to.
 
     >>> import torch
     >>> dr, head = LatentDR(dim=8), nn.Linear(8, 3)
@@ -111,7 +111,7 @@ class LatentDR(Scheduled, nn.Module):
         self.restoration = Layer(dim, attention(False), ff=ff, dropout=dropout, norm=norm) if "R" in parts else None
 
     def degrade(self, z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """z_d = D(z); z itself where there is no degradation."""
+        """z_d = D(z); z itself if there is no degradation."""
         if isinstance(self.degradation, GaussianNoise):
             return self.degradation(z)
         if self.degradation is None:
@@ -122,7 +122,7 @@ class LatentDR(Scheduled, nn.Module):
     def restore(self, z_d: Float[Tensor, "n d"], z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
         """z_r = R(z_d, z): queries from z_d, keys and values from z."""
         if self.restoration is None:
-            raise ValueError(f"this LatentDR has parts={self.parts!r}, and restores nothing")
+            raise ValueError(f"this LatentDR has parts={self.parts!r}, which has no restoration")
         out: Tensor = self.restoration(z_d, z)
         return out
 
@@ -143,13 +143,13 @@ class LatentDR(Scheduled, nn.Module):
             targets = targets_for(y, log_p)
             found = {"original": cross_entropy(log_p, targets)}
             for name, log_q in zip(names, others, strict=True):
-                # Every row has the target ybar, and the cross-entropy is linear: it needs the mean of log q only.
+                # Every row has the target ybar, and cross-entropy is linear, so the mean of log q is enough.
                 mean = -(targets.mean(0) * log_q.mean(0)).sum() if name == "degraded" else cross_entropy(log_q, targets)
                 found[name] = mean
         return finished("LatentDR", {name: self.now(name) * value for name, value in found.items()}, z)
 
     def _made(self, z: Tensor) -> dict[str, Tensor]:
-        """The latents of each term but the first."""
+        """The latents of all terms except the first."""
         with no_autocast(z):
             z = in_precision_of(self, z, at_least_float32(z))
             z_d = self.degrade(z)

@@ -17,7 +17,7 @@ INPUT = "input"
 
 
 class LayerMix(NamedTuple):
-    """What Manifold Mixup drew.
+    """The draw of Manifold Mixup.
 
     >>> draw = LayerMix("layer1", Mix(0.5, torch.tensor([1, 0])))
     >>> draw.layer, draw.mix.lam
@@ -29,14 +29,14 @@ class LayerMix(NamedTuple):
 
 
 class ManifoldMixup:
-    """Mixup of the hidden states of one layer, drawn anew each step from a set of layers:
+    """Mixup of the hidden states of one layer, which is drawn anew at each step from a set of layers:
 
-        h_i <- lam h_i + (1 - lam) h_pi(i) at layer k,    lam ~ Beta(alpha, alpha),    labels alike
+        h_i <- lam h_i + (1 - lam) h_pi(i) at layer k,    lam ~ Beta(alpha, alpha),    and the same for labels
 
-    model: any network; `where`: its blocks, as in `reglet.attach`.  with_input: the input is one of the layers, as in
-        the paper.  alpha is 2 in the paper's CIFAR runs.
+    model: any network.  where: its blocks, as in `reglet.attach`.  with_input: the input is one of the layers, as in
+        the paper.  alpha: 2 in the paper's CIFAR runs.
 
-    Only calls through this object are mixed; `model(x)` is as it was, and `remove()` takes the last trace away.
+    Only calls through this object are mixed.  `model(x)` does not change, and `remove()` removes every trace.
 
     >>> model = nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 3))
     >>> mixing = ManifoldMixup(model, ["0", "1"])
@@ -49,7 +49,7 @@ class ManifoldMixup:
         check.flag(with_input=with_input)
         blocks = list(matching(model, where))
         if INPUT in blocks and with_input:
-            raise ValueError(f"a block is called {INPUT!r}, as the input is here: choose others or with_input=False")
+            raise ValueError(f"a block has the name {INPUT!r}, which means the input here: give with_input=False")
         self.model, self.mixup = model, Mixup(alpha=alpha)
         self.layers = [INPUT] * with_input + blocks
         self._drawn: LayerMix | None = None  # while a call is running
@@ -62,19 +62,19 @@ class ManifoldMixup:
         return LayerMix(layer, self.mixup.draw(n, generator))
 
     def __call__(self, x: Float[Tensor, "n ..."], p: LayerMix) -> Any:
-        """What the model makes of x, mixed at the layer drawn."""
+        """The output of the model for x, mixed at the drawn layer."""
         with self.mixing(p):
             return self.model(self.at_input(x, p))
 
     def at_input(self, x: Float[Tensor, "n ..."], p: LayerMix) -> Float[Tensor, "n ..."]:
-        """x, mixed where the input is the layer drawn."""
+        """x, mixed if the input is the drawn layer."""
         return self.mixup.apply(x, p.mix) if p.layer == INPUT else x
 
     @contextmanager
     def mixing(self, p: LayerMix) -> Iterator[None]:
-        """In it, calls of the model are mixed at the layer drawn, whoever makes them; the input by `at_input`."""
+        """Inside, all calls of the model are mixed at the drawn layer.  The input is mixed by `at_input`."""
         if not self.model.training:
-            raise RuntimeError("Manifold Mixup mixes in training; this model is in eval mode: call it by itself")
+            raise RuntimeError("Manifold Mixup works in training only; this model is in eval mode: call it directly")
         if p.layer not in self.layers:
             raise ValueError(f"drawn for layer {p.layer!r}; here are {', '.join(self.layers)}")
         self._drawn, self._ran = p, p.layer == INPUT
@@ -83,10 +83,10 @@ class ManifoldMixup:
         finally:
             self._drawn = None
         if not self._ran:
-            raise RuntimeError(f"block {p.layer!r} did not run in training mode, so that nothing was mixed")
+            raise RuntimeError(f"block {p.layer!r} did not run in training mode, so nothing was mixed")
 
     def labels(self, y: Tensor, p: LayerMix, *, num_classes: int) -> Float[Tensor, "n k"]:
-        """The labels of what `p` mixes.  `y` holds class indices (n,) or is soft already (n, num_classes)."""
+        """The labels of samples mixed by `p`.  `y` holds class indices (n,) or soft labels (n, num_classes)."""
         return interpolate(soft_labels(y, num_classes=num_classes), p.mix.partner, lam=p.mix.lam)
 
     def remove(self) -> None:
@@ -104,7 +104,7 @@ class ManifoldMixup:
         return operator
 
     def _first(self) -> LayerMix | None:
-        """The draw of the call that is running; none if the model was called by itself."""
+        """The draw of the current call; None if the model was called directly."""
         if self._recomputed:
             self._awaited, self._recomputed = [], False
         if not any(p is self._drawn for p in self._awaited):
@@ -112,11 +112,11 @@ class ManifoldMixup:
         return self._drawn
 
     def _again(self) -> LayerMix | None:
-        """The draw of the call that activation checkpointing, in the backward pass, runs again."""
+        """The draw of the call that activation checkpointing repeats in the backward pass."""
         if len(self._awaited) > 1:
             raise RuntimeError(
                 "a checkpointed block is recomputed after several calls of the model with different mixing, and cannot "
-                "know which one is meant: let the backward pass of each call follow it"
+                "tell which one to repeat: run the backward pass after each call"
             )
         self._recomputed = True
         return self._awaited[0]

@@ -15,7 +15,7 @@ Partner = Literal["random", "crossdomain"]
 
 
 class Styles(NamedTuple):
-    """What MixStyle drew; lam = 1 everywhere where the batch is left alone.
+    """The draw of MixStyle.  lam is 1 everywhere if the batch is not changed.
 
     >>> draw = MixStyle().draw(4)
     >>> draw.lam.shape, sorted(draw.partner.tolist())
@@ -28,18 +28,18 @@ class Styles(NamedTuple):
 
 @dataclass(frozen=True)
 class MixStyle:
-    """Channel means and deviations of two images, mixed; what is left after normalizing stays:
+    """Mixes the channel means and deviations of two images, and keeps the normalized image:
 
         (x - mu_i) / s_i * (lam_i s_i + (1 - lam_i) s_pi(i)) + lam_i mu_i + (1 - lam_i) mu_pi(i)
 
-    mu and s = sqrt(var + eps) are over the places of each image and channel, lam_i ~ Beta(alpha, alpha) for each image,
-    and no gradient passes through mu and s.  Labels stay.  As in the authors' code: var is the unbiased one, and a
-    batch is changed with probability `prob`.
+    mu and s = sqrt(var + eps) are over the places of each image and channel.  Each image has lam_i ~ Beta(alpha,
+    alpha).  No gradient flows through mu and s.  Labels stay.  As in the authors' code, var is unbiased, and a batch is
+    changed with probability `prob`.
 
-    partner: "random", a permutation; "crossdomain", one half of the batch with the other, for batches whose halves
-        come from different domains.
+    partner: "random" is a permutation; "crossdomain" mixes one half of the batch with the other, for halves from
+        different domains.
 
-    On the blocks of a network, in training alone:  `reglet.alter(model, ["layer1", "layer2"], MixStyle())`.
+    On the blocks of a network, in training only:  `reglet.alter(model, ["layer1", "layer2"], MixStyle())`.
 
     >>> MixStyle()(torch.randn(4, 3, 8, 8)).shape
     torch.Size([4, 3, 8, 8])
@@ -65,7 +65,7 @@ class MixStyle:
     def apply(self, x: Float[Tensor, "n c ..."], p: Styles) -> Float[Tensor, "n c ..."]:
         require_batch(p.partner, x, None, None, None, -1)
         if x[0, 0].numel() < 2:
-            raise ValueError(f"a style is of at least two places, (n, c, ...), got {tuple(x.shape)}")
+            raise ValueError(f"MixStyle needs at least two places in each channel of (n, c, ...), got {tuple(x.shape)}")
         places = tuple(range(2, x.ndim))
         with torch.no_grad(), no_autocast(x):
             h = at_least_float32(x)
@@ -73,19 +73,19 @@ class MixStyle:
             lam, partner = moved(torch.stack([p.lam.to(h.dtype), p.partner.to(h.dtype)]), x)  # in one copy
             lam, partner = lam.view(-1, *[1] * (x.ndim - 1)), partner.long()
             scale, shift = torch.lerp(s[partner], s, lam) / s, torch.lerp(mu[partner], mu, lam)
-        # Not as x scale + (shift - mu scale): of an image nearly without contrast both parts would be huge.
+        # Not x scale + (shift - mu scale): both parts would be huge for an image with almost no contrast.
         mixed = ((at_least_float32(x) - mu) * scale + shift).to(x.dtype)
         check.no_overflow("MixStyle", {"the mixed image": mixed}, x)
         return mixed
 
     def _deviation(self, h: Float[Tensor, "n c ..."]) -> Float[Tensor, "n c ..."]:
-        """sqrt(var + eps) over the places.  By a power of two, since the squares of large values would overflow."""
+        """sqrt(var + eps) over the places.  Scaled by a power of two, because large squares would overflow."""
         places = tuple(range(2, h.ndim))
         unit = h.abs().amax(places, keepdim=True).clamp_min(1).log2().ceil().exp2()
         return ((h / unit).var(places, keepdim=True) + self.eps / unit / unit).sqrt() * unit
 
     def __call__(self, x: Float[Tensor, "n c ..."]) -> Float[Tensor, "n c ..."]:
-        """Draw from torch's own generator, and apply: what `reglet.alter` calls."""
+        """Draws from torch's own generator and applies the draw; `reglet.alter` calls it."""
         return self.apply(x, self.draw(len(x)))
 
     def _partners(self, n: int, generator: torch.Generator | None) -> Int64[Tensor, "n"]:

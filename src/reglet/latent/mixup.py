@@ -12,7 +12,7 @@ from reglet.latent.draws import beta, moved, require_batch
 
 
 class Mix(NamedTuple):
-    """What Mixup drew.
+    """The draw of Mixup.
 
     >>> draw = Mix(0.75, torch.tensor([1, 0]))
     >>> Mixup().apply(torch.tensor([[0.0], [1.0]]), draw).flatten().tolist()
@@ -25,11 +25,11 @@ class Mix(NamedTuple):
 
 @dataclass(frozen=True)
 class Mixup:
-    """lam ~ Beta(alpha, alpha), one for the batch;  x_i <- lam x_i + (1 - lam) x_pi(i),  labels alike.
+    """x_i <- lam x_i + (1 - lam) x_pi(i), and the same for labels.  lam ~ Beta(alpha, alpha), one for the batch.
 
-    The paper writes the loss as lam CE(f(x), y_i) + (1 - lam) CE(f(x), y_pi(i)); cross-entropy is linear in its
-    target, so this equals the cross-entropy with the soft labels of `mix`.  alpha is 0.1 to 0.4 on ImageNet and 1 on
-    CIFAR in the paper.  On hidden states the same operator is manifold mixup.
+    The paper writes the loss as lam CE(f(x), y_i) + (1 - lam) CE(f(x), y_pi(i)).  Cross-entropy is linear in its
+    target, so this equals the cross-entropy with the soft labels of `mix`.  In the paper, alpha is 0.1 to 0.4 on
+    ImageNet and 1 on CIFAR.  On hidden states the same operator is manifold mixup.
 
     >>> mixup = Mixup()
     >>> p = mixup.draw(4, torch.Generator().manual_seed(0))
@@ -55,7 +55,7 @@ class Mixup:
     def mix(
         self, x: Float[Tensor, "n ..."], y: Tensor, p: Mix, *, num_classes: int
     ) -> tuple[Float[Tensor, "n ..."], Float[Tensor, "n k"]]:
-        """Samples and their labels, mixed alike.  `y` holds class indices (n,) or is soft already (n, num_classes)."""
+        """Samples and their labels, mixed alike.  `y` holds class indices (n,) or soft labels (n, num_classes)."""
         p = p._replace(partner=moved(p.partner, x))
         return self.apply(x, p), interpolate(soft_labels(y, num_classes=num_classes), p.partner, lam=p.lam)
 
@@ -67,10 +67,10 @@ def interpolate(x: Float[Tensor, "n ..."], partner: Int64[Tensor, "m"], *, lam: 
 
 
 def soft_labels(y: Tensor, *, num_classes: int) -> Float[Tensor, "n k"]:
-    """Class indices as one-hot rows; rows of probabilities as they are."""
+    """Class indices become one-hot rows; rows of probabilities stay as they are."""
     check.whole(1, num_classes=num_classes)
     check.labels(y, n=len(y) if isinstance(y, Tensor) and y.ndim else 0, classes=num_classes)
     if y.is_floating_point():
         return y
-    # By scatter: where labels cannot be looked at for free, it is the one that still refuses a class out of range.
+    # By scatter, which also refuses a class out of range on devices where labels are not checked.
     return torch.zeros(len(y), num_classes, device=y.device).scatter_(1, y.long()[:, None], 1.0)

@@ -1,4 +1,4 @@
-"""The mean of a few samples of the batch, drawn anew for each."""
+"""Each sample becomes the mean of a few random samples of the batch."""
 
 import warnings
 from dataclasses import dataclass
@@ -15,8 +15,8 @@ from reglet.latent.draws import moved, require_batch
 class RandomPool:
     """z_i -> 1/m sum_{j in Omega_i} z_j, with Omega_i a random subset of m samples of the batch.
 
-    LatentDR (equation 6) does not say how large Omega is; 3, as here, is PoolFormer's kernel.  The nearer m comes to
-    the batch, the more alike are the means.  Where the batch has fewer than m samples to pool, all are pooled, with a
+    LatentDR (equation 6) does not say how large Omega is; 3 is PoolFormer's kernel.  The closer m is to the size of the
+    batch, the more similar are the means.  If the batch has fewer than m samples to pool, all are pooled, with a
     warning.
 
     exclude_self: Omega_i never holds i.
@@ -53,6 +53,6 @@ class RandomPool:
         return weights @ x
 
     def __call__(self, z: Float[Tensor, "n d"], context: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-        """What LatentDR's layer calls in the place of attention: pools `context`."""
+        """Pools `context`.  LatentDR's layer calls it in place of attention."""
         check.tensor("context", context, None, None)
         return self.apply(context, self.draw(len(context)))
