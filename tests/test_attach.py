@@ -470,14 +470,14 @@ def test_a_block_without_a_tensor_output(output: object) -> None:
 
     model = nn.Sequential(nn.Linear(4, 4), Mute())
     attach(model, "1", SIM())
-    with pytest.raises(TypeError, match="block '1': its output \\(a .* has no floating-point tensor"):
+    with pytest.raises(TypeError, match=r"block '1': its output \(a .* has no floating-point tensor"):
         model(torch.randn(3, 4))
 
 
 def test_a_block_without_a_tensor_input() -> None:
     model = nn.Sequential(nn.Embedding(5, 4))
     attach(model, "0", SIM())
-    with pytest.raises(TypeError, match="block '0': its input \\(a .* has no floating-point tensor"):
+    with pytest.raises(TypeError, match=r"block '0': its input \(a .* has no floating-point tensor"):
         model(torch.arange(5)[None])
 
 
