@@ -1,4 +1,4 @@
-"""The one interface the trainer knows."""
+"""The only interface that the trainer knows."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from reglet.types import Terms
 class Batch:
     """One rank's part of a step.  Samples are the first axis of every tensor.
 
-    views: of images, global views first, then local ones, each (n, c, h, w), local ones smaller.  A clip, a window of a
-        series, a video (n, t, c, h, w) or a vector of features is a single view.
-    labels: classes (n,), masks (n, h, w) or soft labels (n, classes), where the data have them.
-    domain: where the data have it.
+    views: of images (n, c, h, w), the global views first, then the local ones, which are smaller.  A clip, a window of
+        a series, a video (n, t, c, h, w) or a vector of features is a single view.
+    labels: classes (n,), masks (n, h, w) or soft labels (n, classes), if the data have them.
+    domain: of each sample, if the data have it.
     draws: what the view policy drew for each view, for methods that predict or undo it.
-    actions: (n, t, a), what was done after each frame of a sequence, where the data have it.
+    actions: (n, t, a), what was done after each frame of a sequence, if the data have it.
     """
 
     views: Sequence[Tensor]
@@ -51,7 +51,7 @@ class Batch:
         return [self.take(slice(i, i + size)) for i in range(0, len(self), size)]
 
     def to(self, device: torch.device) -> "Batch":
-        """All in one copy; draws stay on the host, where they are looked at."""
+        """Moves everything in one copy.  Draws stay on the host, where they are read."""
         about = (self.labels, self.domain, self.actions)
         there = iter(moved([*self.views, *(x for x in about if x is not None)], device))
         views = [next(there) for _ in self.views]
@@ -62,21 +62,21 @@ class Batch:
 class Method(nn.Module, ABC):
     """A network with its objective.  `forward` does everything, so that DDP, FSDP and compile wrap one object."""
 
-    unclipped: ClassVar[tuple[str, ...]] = ()  # parts whose gradient would dominate the norm and shorten the network's
+    unclipped: ClassVar[tuple[str, ...]] = ()  # parts that are not clipped: their gradient would dominate the norm
 
     @abstractmethod
     def forward(self, batch: Batch) -> Terms:
-        """One training step's loss, term by term."""
+        """The loss of one training step, term by term."""
 
     @abstractmethod
     def encode(self, x: Float[Tensor, "n ..."]) -> Tensor:
-        """What a probe or a score sees: features of the backbone or of the teacher, or the network's own output."""
+        """What a probe or a score sees: the features of the backbone, or the network's own output."""
 
     def after_step(self, step: int, steps: int) -> None:
-        """EMA teachers, queues, centres.  Called after optimizer step `step` of `steps`, counted from 1."""
+        """Moves EMA teachers, queues, centres.  Called after optimizer step `step` of `steps`, counted from 1."""
 
     def clipped(self) -> list[nn.Parameter]:
-        """The parameters whose gradient the loop clips: all but those in the parts that a method calls `unclipped`."""
+        """The parameters whose gradient the loop clips: all except those of the `unclipped` parts."""
         methods = [m for m in self.modules() if isinstance(m, Method)]
         left_out = {p for m in methods for name in m.unclipped for p in m.get_submodule(name).parameters()}
         return [p for p in self.parameters() if p not in left_out]
@@ -87,7 +87,7 @@ class Method(nn.Module, ABC):
         return isinstance(inner, Method) and inner.forgets(step)
 
     def held(self, step: int) -> list[nn.Parameter]:
-        """The parameters that do not learn at step `step`, counted from 0: the loop drops their gradient."""
+        """The parameters that do not learn at step `step`, counted from 0.  The loop drops their gradient."""
         inner = getattr(self, "method", None)
         return inner.held(step) if isinstance(inner, Method) else []
 

@@ -371,7 +371,7 @@ def test_bad_input() -> None:
         wrapped()(replace(b, draws=None))
     with pytest.raises(ValueError, match=r"fraction=0.125 of 8 images is 1 on each of 1 ranks"):
         wrapped(fraction=0.125)(batch(share=0.125))
-    with pytest.raises(ValueError, match="should differ in colours only, and their crop differs"):
+    with pytest.raises(ValueError, match="should differ in colours only, but their crop differs"):
         wrapped()(batch(share=0.25))
     with pytest.raises(ValueError, match=r"the layers 1 to 4, got layer=5"):
         wrapped(layer=5)

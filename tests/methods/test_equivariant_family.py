@@ -226,7 +226,7 @@ def test_bad_input() -> None:
         wrapped("stl")(batch("augself"))
     with pytest.raises(ValueError, match="at least 4 images are needed, got 3"):
         wrapped("stl")(batch("stl", 3))
-    with pytest.raises(ValueError, match="expected weights >= 0 and one of them above it"):
+    with pytest.raises(ValueError, match="expected weights >= 0, at least one of them above 0"):
         wrapped("augself", crop=0.0, color=0.0)
     b = batch("essl")
     with pytest.raises(ValueError, match="quarter turns need square views, got 8 x 4"):

@@ -240,7 +240,7 @@ def test_data_that_do_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         ("seeds=0", "at least 1"),
         ("seeds=two", "whole number"),
         ("steps=2 checkpoints=3", "no 3 checkpoints"),
-        ("mix=mixstyle", "blocks say where"),
+        ("mix=mixstyle", "blocks are for"),
         ("mix.blocks=stages.0", "give mix= too"),
         ("leave_out=nowhere", "the domains are"),
         ("views=visreg", "one view of each image"),

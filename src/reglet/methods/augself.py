@@ -3,10 +3,10 @@ self-supervision", arXiv:2111.09613.
 
     L = L_base + sum_t w_t L_t(predictor_t([h1; h2]), omega_t(view 1) - omega_t(view 2))
 
-What was done to two views is predicted from their features: differences of crops, colours, blur and solarization by the
-squared error of tanh(p); whether flips agree by a binary, and the relative quarter turn by a 4-way cross-entropy.  Both
-orders of the two views.  As in the authors' code, the centres of both crops are mirrored if view 1 is flipped, which
-expresses view 2 in the frame of view 1.
+The difference between the augmentations of two views is predicted from their features.  For crops, colours, blur and
+solarization the loss is the squared error of tanh(p); for flips a binary cross-entropy; for the relative quarter turn a
+4-way cross-entropy.  Both orders of the two views are used.  As in the authors' code, the centres of both crops are
+mirrored if view 1 is flipped, which expresses view 2 in the frame of view 1.
 """
 
 import torch
@@ -26,7 +26,7 @@ WIDTHS = {"crop": 4, "color": 4, "blur": 1, "solarize": 1, "flip": 1, "rotation"
 
 
 def differences(a: Draw, b: Draw, *, jitter: ColorJitter, sigma: float) -> dict[str, Tensor]:
-    """The targets of each predictor: omega(a) - omega(b), in the frame of `a`, all within (-1, 1)."""
+    """The targets of each predictor: omega(a) - omega(b), in the frame of `a`, all in (-1, 1)."""
     boxes = [_box(d, mirrored=a.flip) for d in (a, b)]
     colors = [_color(d, jitter) for d in (a, b)]
     return {
@@ -47,7 +47,7 @@ def _box(draw: Draw, *, mirrored: Tensor) -> Float[Tensor, "n 4"]:
 
 
 def _color(draw: Draw, jitter: ColorJitter) -> Float[Tensor, "n 4"]:
-    """Factors from their identity, over the width of their range; 0 where nothing was applied."""
+    """(factor - identity) / width of its range; 0 where nothing was applied."""
     identity = draw.factors.new_tensor([1.0, 1.0, 1.0, 0.0])
     width = 2 * draw.factors.new_tensor([jitter.brightness, jitter.contrast, jitter.saturation, jitter.hue])
     off = torch.where(draw.jitter[:, None], draw.factors - identity, 0.0)
@@ -63,11 +63,11 @@ def prediction_loss(kind: str, p: Float[Tensor, "n k"], target: Tensor) -> Scala
 
 
 class AugSelf(MethodWrapper):
-    """`method`'s terms, and a term for each augmentation whose weight is not zero, of views 0 and 1.
+    """The terms of `method`, and a term for each augmentation of views 0 and 1 whose weight is not zero.
 
-    crop, color: 0.5 each, as SER compares with; the others are off.
+    crop, color: 0.5 each, as in SER's comparison; the others are off.
     layer: None for the backbone's features, or an intermediate layer (SER's table 6, where weights were 0.03 to 0.5).
-    jitter, sigma: the strengths that the view policy has, to which differences are related.
+    jitter, sigma: the strengths of the view policy, by which differences are divided.
 
     >>> from reglet import BarlowTwinsLoss, backbones, methods, views
     >>> net = backbones.ConvNet(widths=(8, 16), depth=1)
@@ -100,7 +100,7 @@ class AugSelf(MethodWrapper):
         }  # fmt: skip
         self.weights = {kind: weight for kind, weight in given.items() if weight != 0}
         if not self.weights or min(self.weights.values()) < 0:
-            raise ValueError(f"expected weights >= 0 and one of them above it, got {given}")
+            raise ValueError(f"expected weights >= 0, at least one of them above 0; got {given}")
         self.method, self.jitter, self.sigma = method, ColorJitter() if jitter is None else jitter, sigma
         self.reader = Reader(method, layer, example=example)
         width = 2 * self.reader.dim

@@ -1,11 +1,11 @@
 """BYOL (Grill et al., NeurIPS 2020, arXiv:2006.07733) and SimSiam (Chen and He, CVPR 2021, arXiv:2011.10566).
 
-Both: predict the projection of one view from another, with the target taken without gradient.
+Both predict the projection of one view from another.  The target has no gradient.
 
     BYOL:     L = sum over (v, g != v) of mean_i || q_v / |q_v| - k_g / |k_g| ||^2 = 2 - 2 cos    k of an EMA teacher
     SimSiam:  L = mean over (v, g != v) of mean_i -cos(q_v, z_g)                             z of the network itself
 
-v runs over all views, g over the global ones; for two views these are the papers' eqs. 2 and 2.
+v runs over all views, g over the global ones.  For two views this is equation 2 of each paper.
 """
 
 import torch
@@ -30,10 +30,10 @@ def cosine(q: Float[Tensor, "n d"], z: Float[Tensor, "n d"]) -> Scalar:
 
 
 class BYOL(Method):
-    """projector, predictor: Linear - BN - ReLU - Linear, 4096 wide, 256 out, if not given.
+    """projector, predictor: by default Linear - BN - ReLU - Linear, 4096 wide, 256 out.
 
-    momentum: of the teacher at the start, to 1 in a half cosine.  Views go one after the other, so batch norm sees each
-    for itself.  Ranks hold equally many samples.
+    momentum: of the teacher at the start; it rises to 1 in a half cosine.
+    Each view has its own forward, so batch norm sees one view at a time.  All ranks hold the same number of samples.
 
     >>> from reglet.backbones import ConvNet
     >>> method = BYOL(ConvNet(widths=(8, 16), depth=1))
@@ -74,9 +74,10 @@ class BYOL(Method):
 
 
 class SimSiam(Method):
-    """projector: 2048-2048-2048 with batch norm after every layer; predictor: 512-2048 with one between; if not given.
+    """projector: by default 2048-2048-2048 with batch norm after every layer.
+    predictor: by default 512-2048 with batch norm between.
 
-    The authors keep the predictor's learning rate constant.  Ranks hold equally many samples.
+    The authors keep the predictor's learning rate constant.  All ranks hold the same number of samples.
 
     >>> from reglet.backbones import ConvNet
     >>> method = SimSiam(ConvNet(widths=(8, 16), depth=1))

@@ -1,4 +1,4 @@
-"""[CLS] of the last layers, which SER's linear probe sees."""
+"""[CLS] of the last layers, as SER's linear probe uses it."""
 
 import torch
 from jaxtyping import Float
@@ -9,7 +9,7 @@ from reglet.backbones.vit import ViT
 
 
 def class_tokens(vit: ViT, x: Float[Tensor, "n c h w"], *, layers: int = 4) -> Float[Tensor, "n layers_d"]:
-    """[CLS] after each of the last `layers` blocks, the first of them first, each through the final norm.
+    """[CLS] after each of the last `layers` blocks, in order, each through the final norm.
 
     >>> from reglet.backbones import vit_mini
     >>> class_tokens(vit_mini(cls_layer=2), torch.zeros(2, 3, 32, 32)).shape
@@ -21,8 +21,8 @@ def class_tokens(vit: ViT, x: Float[Tensor, "n c h w"], *, layers: int = 4) -> F
     if vit.cls_layer is None or vit.cls_layer > depth - layers:
         where = "has none" if vit.cls_layer is None else f"joins before block {vit.cls_layer}"
         raise ValueError(
-            f"[CLS] of the last {layers} of {depth} layers is there if it joins before block {depth - layers} or "
-            f"earlier; this ViT's {where}"
+            f"the last {layers} of {depth} layers have [CLS] if it joins before block {depth - layers} or earlier; "
+            f"this ViT's {where}"
         )
     names = [f"blocks.{i}" for i in range(depth - layers, depth)]
     eye = watch(vit, names)

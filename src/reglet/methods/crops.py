@@ -1,4 +1,4 @@
-"""Crops of several sizes through one network."""
+"""Views of several sizes through one network."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,9 +10,9 @@ from reglet.method import Batch
 
 
 def by_size(net: Callable[[Tensor], Tensor], views: Sequence[Float[Tensor, "n c ..."]]) -> list[Float[Tensor, "n d"]]:
-    """What `net` makes of every view, with one forward for all views of a size.
+    """The outputs of `net` for every view, with one forward for all views of a size.
 
-    So a batch norm in it takes its statistics over all crops of that size together, as VISReg and DINO do.
+    So batch norm uses the statistics of all crops of that size together, as in VISReg and DINO.
     """
     groups: dict[tuple[int, ...], list[int]] = {}
     for i, view in enumerate(views):
@@ -25,7 +25,7 @@ def by_size(net: Callable[[Tensor], Tensor], views: Sequence[Float[Tensor, "n c 
 
 
 def ordered_pairs(batch: Batch) -> list[tuple[int, int]]:
-    """(view, global view) with the two different: what a student sees, and what a teacher of global views sees."""
+    """All pairs (view, global view) of different views: for the student and for a teacher of global views."""
     pairs = [(v, g) for g in range(batch.n_global) for v in range(len(batch.views)) if v != g]
     if not pairs:
         raise ValueError(

@@ -36,17 +36,17 @@ def distillation(
 
 
 class DINO(Method):
-    """A student of all views learns the prototypes that its teacher assigns to global ones.
+    """The student sees all views and learns the prototypes that its teacher assigns to the global ones.
 
-    head: 2048-2048-256 and `out_dim` prototypes if not given.
-    out_dim: 65536 is the authors' for ImageNet; small data wants far fewer.
+    head: by default 2048-2048-256 and `out_dim` prototypes.
+    out_dim: the authors have 65536 for ImageNet; small data need far fewer.
     temperature: the teacher's, at the start and after its warm-up.
-    warmup: the share of the run in which that temperature rises: the 10 epochs of 100 that SER takes.
-    freeze_last: the share in which the prototypes keep still: one epoch of 100.
-    momentum: of the teacher at the start, to 1 in a half cosine.  SER has 0.982 for batches of 2048.
+    warmup: the share of the run in which that temperature rises; SER takes 10 epochs of 100.
+    freeze_last: the share of the run in which the prototypes do not move; one epoch of 100.
+    momentum: of the teacher at the start; it rises to 1 in a half cosine.  SER has 0.982 for batches of 2048.
 
-    Ranks hold equally many samples.  The method's own parts end here: the authors also clip every parameter's gradient
-    at 0.3 and let weight decay rise from 0.04 to 0.4.
+    All ranks hold the same number of samples.  The authors also clip every parameter's gradient at 0.3, and let weight
+    decay rise from 0.04 to 0.4.  That is not part of this method.
 
     >>> from reglet.backbones import ConvNet
     >>> method = DINO(ConvNet(widths=(8, 16), depth=1), out_dim=32)
@@ -123,7 +123,7 @@ class DINO(Method):
         self.center.lerp_((seen[:-1] / seen[-1]).to(self.center.dtype), 1 - self.center_momentum)
 
     def _schedule(self, done: float) -> None:
-        """The teacher's temperature and whether prototypes may move, for a step at which `done` of the run is done."""
+        """Sets the teacher's temperature, and whether prototypes may move.  done: share of the run that is done."""
         start, end = self.temperature
         risen = min(1.0, done / self.warmup) if self.warmup else 1.0
         self.teacher_temperature.fill_(start + (end - start) * risen)

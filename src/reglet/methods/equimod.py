@@ -3,9 +3,9 @@ discrimination", arXiv:2211.01244.
 
     y_t = g(h_t),   y^_t = u(g(h_0), omega_t),   L = L_base + weight mean over t = 1, 2 of NT-Xent(y_t, y^_t)
 
-h_0 are the features of the image without augmentation; u predicts from them, and from the parameters omega_t of what
-was done, where the view t has gone.  NT-Xent of all 2n rows with gradient to both sides, as in the authors' code; SER's
-gathers one side without gradient and has a factor 2 tau.
+h_0 are the features of the image without augmentation.  u predicts the embedding of view t from h_0 and from the
+parameters omega_t of its augmentation.  NT-Xent is over all 2n rows, with a gradient to both sides, as in the authors'
+code.  SER's code gathers one side without gradient and has a factor 2 tau.
 """
 
 import torch
@@ -26,9 +26,9 @@ PARAMETERS = 18
 
 
 def parameters_of(draw: Draw) -> Float[Tensor, "n 18"]:
-    """Crop 4, flip | jitter, order 4, factors 4, grey | blur, sigma | solarization: all of order 1.
+    """Crop (4), flip, jitter, order (4), factors (4), grey, blur, sigma, solarization; all of order 1.
 
-    The authors standardise by means and deviations of their own policy; a batch norm follows here as there.
+    The authors standardise by means and deviations of their policy.  A batch norm follows, there and here.
     """
     columns = [
         draw.crop,
@@ -45,8 +45,8 @@ def parameters_of(draw: Draw) -> Float[Tensor, "n 18"]:
 
 
 class EquiMod(MethodWrapper):
-    """`method`'s terms on all views but the last; and the term "equimod" of views 0 and 1 and the last, which shows
-    the whole image as it is.
+    """The terms of `method` on all views except the last, which shows the whole image without augmentation; and the
+    term "equimod" of views 0 and 1 and the last view.
 
         plain = reglet.views.policy("plain", size=224).views[0]
         policy = Policy((*two.views, plain), n_global=2)
@@ -113,4 +113,4 @@ def _require_plain(draw: Draw) -> None:
     }
     found = [name for name, value in changed.items() if value]
     if found:
-        raise ValueError(f"EquiMod needs the image as it is in its last view, and there is {', '.join(found)} in it")
+        raise ValueError(f"EquiMod needs a last view without augmentation, and this one has {', '.join(found)}")

@@ -3,15 +3,15 @@
     L = L_base(B) + lambda L_equiv(b2)
     L_equiv = patch NT-Xent of rho_g z(A_1 x) and z(A_2 x),   g = A_2 A_1^-1,   z = projector(norm(tokens of layer l))
 
-b2 are the last round(r n) images of a batch.  Both views of such an image show one crop, made by `AlignedViews`; then
-each is transformed by a known element of the group, and colours alone are left between them.  rho_g moves the tokens of
-one view to the places that they have in the other.  The projector is pointwise and stands before rho_g, as in the
-authors' code; for turns and flips it makes no difference.
+b2 are the last round(r n) images of a batch.  Both views of such an image show the same crop, made by `AlignedViews`.
+Then each view is transformed by a known element of the group.  Besides that, the views differ only in colours.  rho_g
+moves the tokens of one view to their places in the other.  The projector is pointwise and comes before rho_g, as in the
+authors' code; for turns and flips the order makes no difference.
 
-Where paper and code differ: the base loss has b1 and b2 in one batch (code, `base="one"`) or is the sum of two losses
-(paper, `base="two"`); tokens of the other view come from the network itself (paper, `target="online"`) or from its
-momentum teacher (code).  Both views serve as anchors, each against the other brought to its own grid (code), or the
-second alone (`symmetric=False`).  As released, the code computes all this without gradient: `grad_mode="released"`.
+Where paper and code differ: the base loss sees b1 and b2 as one batch (code, `base="one"`), or is the sum of two losses
+(paper, `base="two"`).  The tokens of the other view come from the network itself (paper, `target="online"`), or from
+its momentum teacher (code).  Both views are anchors, each with the other moved to its grid (code), or only the second
+(`symmetric=False`).  The released code computes all this without gradient: `grad_mode="released"`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -38,7 +38,7 @@ from reglet.types import Scalar, Terms, total
 
 
 class TokenHead(nn.Module):
-    """LayerNorm, and a projector of two layers without biases: 458,752 weights for 384 -> 512 -> 512."""
+    """LayerNorm, and a projector of two layers without biases; 458,752 weights for 384 -> 512 -> 512."""
 
     def __init__(self, dim: int, *, width: int) -> None:
         super().__init__()
@@ -53,22 +53,22 @@ class TokenHead(nn.Module):
 
 
 class Equivariant(MethodWrapper):
-    """`method`'s terms, and `weight` times the equivariance loss of one layer, or the mean of it over several.
+    """The terms of `method`, and `weight` times the equivariance loss of one layer, or its mean over several layers.
 
         vit = vit_small(cls_layer=3)
         method = Equivariant(MoCoV3(vit), layer=3)
         policy = AlignedViews(reglet.views.policy("ser", size=224), fraction=0.01)
 
-    layer: 3 is the output of the third block, "blocks.*" of all, "layer2" that of a ResNet's second stage.  [CLS] may
-        join the tokens before it or after; there it is left out.
+    layer: 3 is the output of the third block, "blocks.*" of all blocks, "layer2" of a ResNet's second stage.  [CLS] may
+        join before or after it, and is left out.
     fraction, weight, temperature: r, lambda and tau.  Scripts of the authors have tau 0.4 or 0.5, lambda 0.3 to 1.
         lambda may be a schedule, or "share:0.3" of the gradient.
-    group: what is drawn; all of it if not given.
-    target, intra: "momentum" and False are what the authors' code means to do.
-    pairs: with more than two views the losses of views 0 and 1, 2 and 3, ... are summed (code), or averaged.
-    patch: in pixels.  Of a network without patches, the stride: sizes of transformed images are multiples of it.
-    example: images, for the widths of layers in networks other than our ViT.
-    gather: negatives of all ranks.
+    group: what is drawn; by default the whole group.
+    target, intra: the authors' code intends "momentum" and False.
+    pairs: with more than two views, the losses of views 0 and 1, 2 and 3, ... are summed (code) or averaged.
+    patch: in pixels.  For a network without patches, its stride: sizes of transformed images are multiples of it.
+    example: images, to find the widths of layers in networks other than our ViT.
+    gather: take negatives from all ranks.
 
     >>> from reglet import BarlowTwinsLoss, backbones, methods, views
     >>> net = backbones.vit_mini(size=16, cls_layer=2)
@@ -171,7 +171,7 @@ class Equivariant(MethodWrapper):
     def _as_two(
         self, batch: Batch, elements: Sequence[Element], last: int
     ) -> tuple[Terms, dict[int, BlockMaps], dict[int, BlockMaps]]:
-        """The base loss of b1, and that of b2 under names of its own."""
+        """The base losses of b1 and of b2, under separate names."""
         first: Terms = self.method(_cut(batch, slice(0, len(batch.views[0]) - last)))
         second = _cut(batch, slice(len(batch.views[0]) - last, None))
         views = [transform(x, e, patch=self.patch) for x, e in zip(second.views, elements, strict=True)]
@@ -200,7 +200,7 @@ class Equivariant(MethodWrapper):
         student: dict[int, BlockMaps],
         teacher: dict[int, BlockMaps],
     ) -> Scalar:
-        """to_partner: A_2 A_1^-1 for each view as 1 and the other of its pair as 2."""
+        """to_partner: A_2 A_1^-1 for each view; 1 is the view itself, and 2 the other view of its pair."""
         losses = []
         for block in self.blocks:
             of_pairs = [
@@ -271,7 +271,7 @@ class Equivariant(MethodWrapper):
         if last * world_size() < 2:
             raise ValueError(
                 f"fraction={self.fraction} of {n} images is {last} on each of {world_size()} ranks, and at least two "
-                "in all are needed: a token's negatives are those of other images"
+                "in all are needed, because negatives come from other images"
             )
         if batch.draws is None:
             raise ValueError("Equivariant needs to know how views were made, and this batch has no draws")
@@ -301,7 +301,7 @@ def _patch(backbone: nn.Module) -> int:
     patch = getattr(backbone, "patch", None)
     if not isinstance(patch, int):
         raise ValueError(
-            f"{type(backbone).__name__} has no patch: give patch=, its stride, in multiples of which image sizes change"
+            f"{type(backbone).__name__} has no patch: give its stride as patch=, of which image sizes are multiples"
         )
     return patch
 

@@ -1,4 +1,4 @@
-"""A batch that enters the network transformed, in part or as a whole, unknown to the method that owns the network."""
+"""Transforms a part of a batch at the entry of the network.  The method that owns the network does not notice."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -14,10 +14,10 @@ BlockMaps = dict[str, Tensor]  # block name -> what it put out
 
 
 class Calls:
-    """Which views a call of the backbone has.
+    """Finds out which views a call of the backbone has.
 
-    A method calls its backbone with one view or with several of a size, concatenated, and takes the views of each size
-    in order.  `done` finds out a method that does otherwise.
+    A method calls its backbone with one view, or with several views of one size, concatenated.  The views of each size
+    come in order.  `done` raises for a method that does otherwise.
     """
 
     def __init__(self, sizes: Sequence[Grid], *, n: int) -> None:
@@ -49,9 +49,9 @@ def partly_transformed(
 ) -> Iterator[dict[int, BlockMaps]]:
     """While open, the last images of every view, as many as an element has, enter the backbone transformed.
 
-    A call of the backbone on views of n images becomes several: the first images of all its views together, as they
-    come; the last ones view by view, at sizes of their own.  What comes out is put together again, so that heads, their
-    batch norms and the loss see one batch.  Gives, for each view, the outputs of the blocks `where` for the last ones.
+    A call of the backbone on views of n images becomes several: one for the first images of all views, and one for the
+    last images of each view, which have other sizes.  The outputs are joined, so that heads, their batch norms and the
+    loss see one batch.  Gives, for each view, the outputs of the blocks `where` for the last images.
     """
     calls, last, seen = Calls(sizes, n=n), len(elements[0].d4), dict[int, BlockMaps]()
     apart: list[tuple[list[int], Tensor]] = []
@@ -82,7 +82,7 @@ def partly_transformed(
             inside = False
         return y
 
-    # first before and last after: other hooks see the first images, and each part of the last ones, as calls
+    # Our hooks run first before the call and last after it.  So other hooks see each of the separate calls.
     handles = [backbone.register_forward_pre_hook(split, prepend=True), backbone.register_forward_hook(join)]
     try:
         yield seen
@@ -97,7 +97,7 @@ def partly_transformed(
 def observed(
     backbone: nn.Module, sizes: Sequence[Grid], where: Sequence[str], *, n: int
 ) -> Iterator[dict[int, BlockMaps]]:
-    """Gives, for each view, the outputs of the blocks `where`; complete when closed."""
+    """Gives, for each view, the outputs of the blocks `where`, once it is closed."""
     calls, seen = Calls(sizes, n=n), dict[int, BlockMaps]()
     order: list[list[int]] = []
     eye = watch(backbone, where)

@@ -1,5 +1,5 @@
-"""Views for SER: of some images, both views of a pair show the same crop, so that only a known transform and colours
-lie between them.
+"""Views for SER.  For some images, both views of a pair show the same crop.  They then differ only in colours and in a
+known transform.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ GEOMETRY = ("crop", "flip", "angle", "turn")
 
 
 def part_of(n: int, fraction: float) -> int:
-    """How many of a rank's n images have aligned views: the last round(fraction n).
+    """How many of a rank's n images, the last ones, have aligned views: round(fraction n).
 
     >>> [part_of(256, r) for r in (0.0, 0.005, 0.01, 0.02)]
     [0, 1, 3, 5]
@@ -28,15 +28,15 @@ def part_of(n: int, fraction: float) -> int:
 
 @dataclass(frozen=True)
 class AlignedViews(PolicyWrapper):
-    """`policy`, except that of the last images of each rank views 0 and 1, 2 and 3, ... are aligned.
+    """`policy`, except that views 0 and 1, 2 and 3, ... of the last images of each rank are aligned.
 
         policy = AlignedViews(reglet.views.policy("ser", size=224), fraction=0.01)
 
-    fraction: r, as `Equivariant` has it.
+    fraction: r, the same as in `Equivariant`.
     crop: "shared" takes the crop, flip and rotation of the first view of a pair, as the authors' code does; "none"
         takes the whole image, as the paper says.
-    ranks: into how many parts the batch will be cut that is drawn here.  None: as many as there are ranks, because
-        reglet's trainer draws for all ranks at once; 1 for a loop that draws for each rank apart.
+    ranks: the number of parts into which the drawn batch will be cut.  None: the number of ranks, because reglet's
+        trainer draws for all ranks at once.  Give 1 in a loop that draws for each rank separately.
 
     >>> from reglet.views import policy
     >>> aligned = AlignedViews(policy("ser", size=32), fraction=0.5)
@@ -65,7 +65,7 @@ class AlignedViews(PolicyWrapper):
         return [d for i in range(0, len(draws), 2) for d in self._pair(draws[i : i + 2], rows)]
 
     def _aligned(self, n: int) -> Tensor:
-        """Whether each of n images is in the last part of its rank's."""
+        """Whether each of n images is among the last images of its rank."""
         ranks = world_size() if self.ranks is None else self.ranks
         if n % ranks:
             raise ValueError(f"a batch of {n} cannot be cut into {ranks} equal parts")
@@ -86,8 +86,8 @@ def require_aligned(draws: Sequence[Draw], *, last: int) -> None:
             one, other = (getattr(d, name)[-last:] for d in draws[i : i + 2])
             if not torch.equal(one, other):
                 raise ValueError(
-                    f"of the last {last} images views {i} and {i + 1} should differ in colours only, and their {name} "
-                    "differs. Make views by AlignedViews(policy, fraction=...) with the fraction that Equivariant has."
+                    f"of the last {last} images views {i} and {i + 1} should differ in colours only, but their {name} "
+                    "differs. Make views by AlignedViews(policy, fraction=...) with the fraction of Equivariant."
                 )
 
 
@@ -97,7 +97,7 @@ def require_one_of(name: str, value: str, known: tuple[str, ...]) -> None:
 
 
 def _whole(draw: Draw) -> Draw:
-    """No crop, flip or rotation: the whole image, and of padded ones the middle."""
+    """No crop, flip or rotation: the whole image, or the middle of a padded one."""
     crop = torch.tensor([0.4999, 0.4999, 1.0, 1.0]).expand(len(draw), 4)
     zero = torch.zeros(len(draw))
     return replace(draw, crop=crop, flip=zero.bool(), angle=zero, turn=zero.long())

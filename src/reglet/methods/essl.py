@@ -2,7 +2,7 @@
 
     L = L_base + lambda mean over k = 0..3 of CE(head(f(R^k x)), k)
 
-x is a small crop of each image, turned all four ways; R is torch.rot90.
+x is a small crop of each image, and R is torch.rot90.
 """
 
 import torch
@@ -18,7 +18,7 @@ from reglet.types import Terms, total
 
 
 def rotation_head(dim: int) -> nn.Sequential:
-    """dim - dim - dim - 256 - 4, a LayerNorm after each but the last, ReLU after the first two."""
+    """dim - dim - dim - 256 - 4, with LayerNorm after each layer except the last, and ReLU after the first two."""
     return nn.Sequential(
         nn.Linear(dim, dim),
         nn.LayerNorm(dim),
@@ -33,7 +33,7 @@ def rotation_head(dim: int) -> nn.Sequential:
 
 
 class ESSL(MethodWrapper):
-    """`method`'s terms on all views but the last, and the rotation term on the last, which is square and small.
+    """The terms of `method` on all views except the last, and the rotation term on the last, which is square and small.
 
         view = View(96, ResizedCrop((0.05, 0.14)))
         policy = Policy((*two.views, view), n_global=2)

@@ -9,10 +9,10 @@ from torch import Tensor, nn
 
 
 def normed_mlp(dim: int, *, widths: Sequence[int]) -> nn.Sequential:
-    """Linear - BN - ReLU for every width but the last, which is Linear and a BN without weights.
+    """Linear - BN - ReLU for every width except the last, which has Linear and a BN without weights.
 
-    MoCo-v3's projector with widths (4096, 4096, 256) and its predictor with (4096, 256); SimSiam's projector with
-    (2048, 2048, 2048).  A BN makes biases needless.
+    It is MoCo-v3's projector with widths (4096, 4096, 256), MoCo-v3's predictor with (4096, 256), and SimSiam's
+    projector with (2048, 2048, 2048).  There are no biases, because a BN would remove them.
 
     >>> [type(layer).__name__ for layer in normed_mlp(16, widths=(32, 8))]
     ['Linear', 'BatchNorm1d', 'ReLU', 'Linear', 'BatchNorm1d']
@@ -27,7 +27,7 @@ def normed_mlp(dim: int, *, widths: Sequence[int]) -> nn.Sequential:
 
 
 def require_both(projector: nn.Module | None, predictor: nn.Module | None) -> None:
-    """The predictors that we build fit the projectors that we build."""
+    """Raise if only a projector is given: our predictors fit our projectors only."""
     if projector is not None and predictor is None:
         raise ValueError("a projector of your own needs a predictor of your own, from its width to its width")
 
@@ -35,8 +35,8 @@ def require_both(projector: nn.Module | None, predictor: nn.Module | None) -> No
 class Prototypes(nn.Module):
     """Cosines between a vector and `count` learned directions: a weight-normed linear layer whose gains stay 1.
 
-    `opened` is 0 or 1: at 0 the directions get a gradient of zero.  Weight decay may still shrink the weight, which its
-    normalization undoes.  A buffer, so that it is saved and compiles.
+    opened: 0 or 1.  At 0 the directions get a zero gradient.  Weight decay may still shrink the weight, but the
+        normalization undoes that.  It is a buffer, so that it is saved and can be compiled.
     """
 
     opened: Tensor

@@ -1,4 +1,4 @@
-"""Embed every view, compare them.  VISReg, LeJEPA, VICReg, Barlow Twins, SimCLR and SMI differ only in `loss`."""
+"""Embeds every view and compares them.  VISReg, LeJEPA, VICReg, Barlow Twins, SimCLR and SMI differ only in `loss`."""
 
 from collections.abc import Callable, Sequence
 
@@ -19,8 +19,8 @@ class JointEmbedding(Method):
 
     Crops of one size share a forward, so batch norm sees them together.
 
-    loss: any of `reglet.losses`.  To train on several ranks as on one, give it `gather=True`.
-    projector: VISReg's 2048-2048-256 if not given.
+    loss: any of `reglet.losses`.  Give it `gather=True` to train on several ranks as on one.
+    projector: by default VISReg's 2048-2048-256.
 
     >>> from reglet.backbones import ConvNet
     >>> from reglet.losses import VICRegLoss
@@ -42,10 +42,10 @@ class JointEmbedding(Method):
         """The embeddings that the loss compares, view by view."""
         return by_size(lambda x: self.projector(self.backbone(x)), views)
 
-    @torch.compiler.disable(reason="view losses have kernels of their own, and questions that read numbers")
+    @torch.compiler.disable(reason="view losses have their own kernels, and checks that read numbers")
     def objective(self, z: Sequence[Float[Tensor, "n d"]], *, n_global: int) -> Terms:
-        """The loss of embeddings.  Apart from `embed`, so that a batch may be embedded in parts."""
-        with torch.autocast(z[0].device.type, enabled=False):  # statistics of a batch want float32
+        """The loss of embeddings.  It is separate from `embed`, so that a batch may be embedded in parts."""
+        with torch.autocast(z[0].device.type, enabled=False):  # statistics of a batch need float32
             terms = self.loss.terms(global_views=z[:n_global], local_views=z[n_global:] or None)
         if self.observer is not None and self.training:
             self.observer(z[:n_global], terms)

@@ -1,12 +1,12 @@
-"""Tokens of hidden blocks from the tokens that are seen.  I-JEPA: Assran et al., CVPR 2023, arXiv:2301.08243.
+"""Predicts the tokens of hidden blocks from visible ones.  I-JEPA: Assran et al., CVPR 2023, arXiv:2301.08243.
 
-    s_x = f(patches that are seen)                               the encoder gets no others
+    s_x = f(visible patches)                                     the encoder gets no others
     s_y = f(the whole image), at the places of a target block
     s^_y = g(s_x, a mask token with its position for each patch of the block)
 
-I-JEPA takes s_y from a moving average of f, without a gradient.  Here it is f itself, and a regularizer of s_y stands
-against collapse (`Predictive`).  g is I-JEPA's narrow ViT with fixed positions, and sees each target block by itself.
-The loss is the paper's squared distance as a mean; the authors' code has a smooth L1 between layer-normed features.
+I-JEPA takes s_y from a moving average of f, without a gradient.  Here f itself is used, and a regularizer of s_y
+prevents collapse (`Predictive`).  g is I-JEPA's narrow ViT with fixed positions.  It sees one target block at a time.
+The loss is the mean of the paper's squared distance; the authors' code has a smooth L1 between layer-normed features.
 """
 
 from typing import Protocol, runtime_checkable
@@ -29,7 +29,7 @@ from reglet.views.masks import BlockMasks, MaskedDraw, Masks
 
 @runtime_checkable
 class SeesParts(Protocol):
-    """A backbone that can be shown some patches of an image only: `reglet.backbones.ViT` with cls_layer=None."""
+    """A backbone that can take only some patches of an image: `reglet.backbones.ViT` with cls_layer=None."""
 
     def tokens(self, x: Tensor) -> tuple[Tensor, Grid]: ...
 
@@ -39,15 +39,15 @@ class SeesParts(Protocol):
 class MaskedTokens(nn.Module):
     """Predicts the tokens of `masks.targets` blocks from those of the context.  For `Predictive`.
 
-    Of a batch the first view is taken, with the masks in its `Batch.draws`, as `MaskedViews` makes them.  Without draws
-    masks are drawn here, from torch's global random numbers.
+    It takes the first view of a batch, with the masks in `Batch.draws` that `MaskedViews` makes.  Without draws it
+    draws masks itself, from torch's global random numbers.
 
-    dim: of the backbone's tokens.
+    dim: width of the backbone's tokens.
     width, depth, heads: of the predictor; the paper has 384 and 6 for a ViT-B.
-    projector: from tokens to what is predicted; of one hidden layer of 2048 with batch norm, as in LeWM, to `dim`
-        features, if not given.  nn.Identity() predicts the tokens themselves, as I-JEPA does; behind the layer norm of
-        a ViT a regularizer has less room.
-    embedding: width of what a projector of your own gives.
+    projector: from tokens to what is predicted.  By default it has one hidden layer of 2048 with batch norm, as in
+        LeWM, and `dim` outputs.  nn.Identity() predicts the tokens themselves, as I-JEPA does; the layer norm of a ViT
+        then leaves a regularizer less room.
+    embedding: the output width of a projector of your own.
 
     >>> from reglet.backbones import vit_mini
     >>> vit = vit_mini(size=32, cls_layer=None)
@@ -89,7 +89,7 @@ class MaskedTokens(nn.Module):
     def forward(self, backbone: nn.Module, batch: Batch) -> Forecast:
         if not isinstance(backbone, SeesParts):
             raise WrongKindError(
-                f"MaskedTokens shows the encoder a part of the patches: it needs a ViT of reglet.backbones with "
+                f"MaskedTokens shows the encoder only some patches: it needs a ViT of reglet.backbones with "
                 f"cls_layer=None, got {type(backbone).__name__}"
             )
         x, masks = batch.views[0], self._masks(batch, len(batch))

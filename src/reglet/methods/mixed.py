@@ -1,4 +1,4 @@
-"""Any classifier, trained on samples that are mixed: Mixup, CutMix, Manifold Mixup, MixStyle."""
+"""Any classifier, trained on mixed samples: Mixup, CutMix, Manifold Mixup, MixStyle."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,12 +14,12 @@ AT_BLOCKS = ("manifold", "mixstyle")
 
 
 class Mixed(MethodWrapper):
-    """`method`, whose batches are mixed in training; at inference nothing is left of it.
+    """`method` with mixed batches in training.  At inference nothing is mixed.
 
-    mixing: mixup and cutmix mix images and labels, manifold the hidden states of one of `blocks` or of the input, and
-        labels; mixstyle mixes the statistics of `blocks` and leaves labels alone.
+    mixing: mixup and cutmix mix images and labels.  manifold mixes labels and the hidden states of one of `blocks`, or
+        the input.  mixstyle mixes the statistics of `blocks`, and no labels.
     blocks: by their names in the method's backbone; for manifold and mixstyle.
-    alpha: of Beta(alpha, alpha); each paper's own where not given (Mixup's on ImageNet: 0.2).
+    alpha: of Beta(alpha, alpha); by default each paper's own (for Mixup 0.2, as on ImageNet).
 
     >>> import torch
     >>> from reglet.backbones import ConvNet
@@ -42,7 +42,7 @@ class Mixed(MethodWrapper):
         if mixing not in ("mixup", "cutmix", *AT_BLOCKS):
             raise ValueError(f"mixing is mixup, cutmix, manifold or mixstyle; got {mixing!r}")
         if (mixing in AT_BLOCKS) != bool(blocks):
-            raise ValueError(f"blocks say where {' and '.join(AT_BLOCKS)} mix: {mixing} got {list(blocks) or 'none'}")
+            raise ValueError(f"blocks are for {' and '.join(AT_BLOCKS)}, which need them: {mixing} got {list(blocks)}")
         self.method, self.mixing, self.classes = method, mixing, classes
         backbone = innermost(method).get_submodule("backbone")
         given: dict[str, Any] = {} if alpha is None else {"alpha": alpha}

@@ -4,8 +4,8 @@
     ctr(q, k) = 2 tau CE(q k^T / tau, own row)        q, k of unit length
     L = sum over views v and global views g != v of ctr(q_v, k_g)       two views: ctr(q_1, k_2) + ctr(q_2, k_1)
 
-The authors move the teacher between the forward of the queries and that of the keys.  Nothing changes the student's
-parameters between the end of a step and there, so moving it after the step, as we do, gives the same numbers.
+The authors move the teacher between the forwards of queries and keys.  We move it after the step.  The student does not
+change in between, so the numbers are the same.
 """
 
 import torch
@@ -26,18 +26,18 @@ from reglet.types import Scalar, Terms
 def contrast(
     q: Float[Tensor, "n d"], keys: Float[Tensor, "m d"], *, temperature: float = 0.2, first: int = 0
 ) -> Scalar:
-    """2 tau CE(q keys^T / tau): the i-th query belongs to key `first + i`."""
+    """2 tau CE(q keys^T / tau).  Query i belongs to key `first + i`."""
     logits = F.normalize(q, dim=1) @ F.normalize(keys, dim=1).T / temperature
     own = first + torch.arange(len(q), device=q.device)
     return 2 * temperature * F.cross_entropy(logits, own)
 
 
 class MoCoV3(Method):
-    """Queries from every view, one after the other, keys from the global ones.
+    """Queries come from every view, one view at a time, and keys from the global views.
 
-    projector, predictor: 4096-4096-256 and 4096-256 with batch norm after every layer if not given.
-    momentum: of the teacher at the start, to 1 in a half cosine.
-    freeze: a part of the backbone that is not trained; the authors freeze a ViT's "patch_embed".
+    projector, predictor: by default 4096-4096-256 and 4096-256 with batch norm after every layer.
+    momentum: of the teacher at the start; it rises to 1 in a half cosine.
+    freeze: a part of the backbone that is not trained.  The authors freeze a ViT's "patch_embed".
 
     >>> from reglet.backbones import ConvNet
     >>> method = MoCoV3(ConvNet(widths=(8, 16), depth=1))
@@ -95,6 +95,6 @@ def _of_all_ranks(keys: Float[Tensor, "n d"], n: int) -> Float[Tensor, "m d"]:
     every = concat_over_ranks(keys)
     if len(every) != n * world_size():
         raise ValueError(
-            f"MoCoV3 needs equally many samples on each of {world_size()} ranks: {n} here, {len(every)} in all"
+            f"MoCoV3 needs the same number of samples on all {world_size()} ranks: {n} here, {len(every)} in all"
         )
     return every

@@ -18,10 +18,10 @@ def half_cosine(done: float, *, start: float, end: float) -> float:
 
 
 class Teacher(nn.Module):
-    """A copy of `student` that gets no gradient, and is moved by `follow` alone.
+    """A copy of `student` without gradients.  Only `follow` moves it.
 
-    held: where it is 1, on the device, the teacher stands still.  The loop sets it (see `engine.guard`).
-    In training its batch norms take the statistics of the batch, like the student's; dropout and drop-path are off.
+    held: if it is 1 on the device, the teacher does not move.  The loop sets it (see `engine.guard`).
+    In training its batch norms use the statistics of the batch, like the student's; dropout and drop-path are off.
 
     >>> student = nn.Linear(2, 2)
     >>> teacher = Teacher(student)
@@ -51,7 +51,7 @@ class Teacher(nn.Module):
 
     @torch.no_grad()
     def follow(self, student: nn.Module, *, momentum: float) -> None:
-        """Parameters move a step of 1 - momentum towards the student's.  Buffers are the teacher's own."""
+        """Parameters move by 1 - momentum towards the student's.  The teacher keeps its own buffers."""
         for mine, theirs in zip(self.net.parameters(), student.parameters(), strict=True):
             if self.held is None:
                 mine.lerp_(theirs.to(mine.dtype), 1 - momentum)

@@ -1,12 +1,12 @@
-"""The next embedding from the past ones.  LeWM: Maes, Le Lidec et al. 2026, arXiv:2603.19312.
+"""Predicts the next embedding from the past ones.  LeWM: Maes, Le Lidec et al. 2026, arXiv:2603.19312.
 
     z_t  = projector(backbone(frame t))                                   every frame is embedded alone
     z^_t+1 = predictor(z_1 ... z_t, a_1 ... a_t)                          a transformer that sees no later frame
 
-The predictor is that of the authors' code: 6 layers of 16 heads, dropout 0.1, actions by adaptive layer norm whose
-gates begin at 0 (AdaLN-zero, arXiv:2212.09748), a projector of one hidden layer of 2048 with batch norm.  It differs in
-three things: positions are sines, so that sequences may have any length; heads are `width / heads` wide and not 64; and
-behind the last layer stands a linear map in place of a second projector.
+The predictor is that of the authors' code: 6 layers of 16 heads, dropout 0.1, actions by adaptive layer norm with gates
+that start at 0 (AdaLN-zero, arXiv:2212.09748), and a projector of one hidden layer of 2048 with batch norm.  Three
+things differ: positions are sines, so that sequences may have any length; heads are `width / heads` wide and not 64;
+and the last layer is followed by a linear map instead of a second projector.
 """
 
 from jaxtyping import Float
@@ -21,21 +21,20 @@ from reglet.methods.predictive import HIDDEN, Forecast
 
 
 class NextEmbedding(nn.Module):
-    """Predicts frame t + 1 of each sequence from frames 1 to t, in the space of embeddings.  For `Predictive`.
+    """Predicts the embedding of frame t + 1 of each sequence from those of frames 1 to t.  For `Predictive`.
 
     Sequences are videos (n, t, c, h, w), whose frames are images, or series (n, c, length), such as telemetry and
-    log-mel, which are cut into frames of `frame` points, one after the other; points at the end that fill no frame are
-    left out.
+    log-mel.  Series are cut into frames of `frame` points; points at the end that fill no frame are left out.
 
-    dim: of the backbone's features.
-    frame: points of a series that are one frame.  Videos have none.
-    actions: numbers that say what was done after each frame, as `Batch.actions` (n, t, a); 0: there are none.
+    dim: width of the backbone's features.
+    frame: points of a series in one frame; 0 for videos.
+    actions: numbers for what was done after each frame, as in `Batch.actions` (n, t, a); 0: there are none.
     width, depth, heads, dropout: of the transformer.
-    projector: from the backbone's features to the embeddings that are predicted; of one hidden layer of 2048 with batch
-        norm, to `width` features, if not given.  nn.Identity() predicts the features themselves.
-    embedding: width of what a projector of your own gives.
-    together: regularize the frames of all moments as one batch.  LeWM has a batch for each moment, which asks for
-        different embeddings where many sequences have the same frame at the same moment, such as silence at the end.
+    projector: from the backbone's features to the predicted embeddings.  By default it has one hidden layer of 2048
+        with batch norm, and `width` outputs.  nn.Identity() predicts the features themselves.
+    embedding: the output width of a projector of your own.
+    together: regularize the frames of all moments as one batch.  LeWM has a batch for each moment.  That demands
+        different embeddings even if many sequences have the same frame at a moment, such as silence at the end.
 
     >>> import torch
     >>> from reglet.backbones import ConvNet
@@ -100,7 +99,7 @@ class NextEmbedding(nn.Module):
     def predict(
         self, z: Float[Tensor, "n t e"], actions: Float[Tensor, "n t a"] | None = None
     ) -> Float[Tensor, "n t e"]:
-        """At each t the embedding of frame t + 1, from z and actions up to t."""
+        """For each t, the embedding of frame t + 1, from z and actions up to t."""
         y = self.enter(z)
         y = y + line_positions(z.shape[1], width=self.width, device=y.device).to(y.dtype)
         given = None if self.action is None or actions is None else self.action(actions.to(self.leave.weight.dtype))
@@ -110,7 +109,7 @@ class NextEmbedding(nn.Module):
         return out
 
     def frames(self, x: Tensor) -> Float[Tensor, "n t c ..."]:
-        """Of a video itself, of a series its stretches."""
+        """The frames of a video or of a series."""
         if x.ndim == 5 and not self.frame:
             found = x
         elif x.ndim == 3 and self.frame:
@@ -121,7 +120,7 @@ class NextEmbedding(nn.Module):
             raise ValueError(f"NextEmbedding takes {wanted}; got {tuple(x.shape)}. Series need frame=, videos do not")
         if found.shape[1] < 2:
             raise ValueError(
-                f"the next frame is predicted from the ones before: at least 2 are needed, and {tuple(x.shape)} has "
+                f"NextEmbedding needs at least 2 frames, and {tuple(x.shape)} has "
                 f"{found.shape[1]}" + (f" of {self.frame} points" if self.frame else "")
             )
         return found
@@ -133,12 +132,12 @@ class NextEmbedding(nn.Module):
         if actions is None or tuple(actions.shape) != wanted:
             got = "none" if actions is None else str(tuple(actions.shape))
             raise ValueError(f"actions={self.actions}: a batch has actions of shape {wanted}, got {got}")
-        return actions[:, :-1]  # what is done after the last frame is followed by nothing
+        return actions[:, :-1]  # no frame follows the last action
 
 
 class CausalBlock(nn.Module):
-    """A layer of a transformer that sees the past only.  With actions it is shifted, scaled and gated by them, and does
-    nothing at first."""
+    """A transformer layer that sees only the past.  Actions shift, scale and gate it; with them it does nothing at
+    first."""
 
     def __init__(self, dim: int, *, heads: int, dropout: float, conditioned: bool) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Any method, of whose backbone a part is frozen, or waits until the heads have learned."""
+"""Any method with a partly frozen backbone, or with a backbone that waits until the heads have learned."""
 
 from torch import nn
 
@@ -10,14 +10,14 @@ from reglet.types import Terms
 
 
 class Partly(Scheduled, MethodWrapper):
-    """`method` as it is, but that what is frozen stays as it is.
+    """`method`, with the frozen parts of its backbone in eval mode.
 
-    Parts of the backbone whose weights all have requires_grad=False are in eval mode while the rest trains: batch norms
-    keep their statistics, and nothing is dropped.
+    A part is frozen if all of its weights have requires_grad=False.  Its batch norms keep their statistics, and it has
+    no dropout.
 
-    heads_first: for so many steps (or, below 1, for that share of them) the whole backbone stands still, and only the
-        projector and other heads learn.  Heads that start from random weights would otherwise send a gradient without
-        meaning into weights that mean something.
+    heads_first: the number of steps (below 1: the share of all steps) in which the backbone does not move, and only the
+        projector and other heads learn.  Otherwise random heads would send a meaningless gradient into pretrained
+        weights.
 
     >>> import torch
     >>> from reglet.backbones import vit_mini
@@ -63,7 +63,7 @@ class Partly(Scheduled, MethodWrapper):
             return step < self.heads_first
         if self._steps is None:
             raise RuntimeError(
-                "heads_first is a share of all steps: reglet.set_step(method, step, steps) says how many"
+                "heads_first is a share of all steps: call reglet.set_step(method, step, steps) to say how many"
             )
         return step < round(self.heads_first * self._steps)
 

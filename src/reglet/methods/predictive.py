@@ -1,14 +1,14 @@
-"""Predict embeddings from other embeddings, with a regularizer against collapse in place of a teacher.
+"""Predicts embeddings from other embeddings.  A regularizer prevents collapse, in place of a teacher.
 
     L = mean (prediction - target)^2 + weight R(z)              LeWM, arXiv:2603.19312: R = SIGReg, weight 0.1
 
-What is predicted from what is the predictor's affair: `MaskedTokens` hides parts of an image (I-JEPA), `NextEmbedding`
-the future of a sequence (LeWM).  The target comes from the same encoder as what it is predicted from.  The text of LeWM
-and its authors' code send the gradient through both, and so do we.  lightly 1.6 detaches the target: `detach=True`.
-The authors' code has weight 0.09 where their text has 0.1.
+The predictor decides what is predicted from what: `MaskedTokens` hides parts of an image (I-JEPA), `NextEmbedding` the
+future of a sequence (LeWM).  Target and input come from the same encoder.  LeWM's paper and code send the gradient
+through both, and so do we.  lightly 1.6 detaches the target: `detach=True`.  The authors' code has weight 0.09, their
+paper 0.1.
 
-R is of a batch of vectors: each place, or each moment, is one "view" of its own.  A batch of all of them together would
-let the encoder pass with codes of the place alone, which are predicted without an error.
+R takes each place, or each moment, as a separate batch ("view").  If all were one batch, the encoder could encode only
+the place, which is predicted without error.
 """
 
 from typing import NamedTuple
@@ -30,7 +30,7 @@ HIDDEN = 2048  # width between features and embeddings, as in LeWM
 class Forecast(NamedTuple):
     """prediction, target: of the same shape, samples first.
 
-    embeddings: what is kept from collapsing, (places or moments, samples, features).
+    embeddings: the input of the regularizer, (places or moments, samples, features).
 
     >>> made = Forecast(torch.zeros(4, 2, 8), torch.ones(4, 2, 8), torch.zeros(3, 4, 8))
     >>> (made.prediction - made.target).square().mean().item()
@@ -45,13 +45,13 @@ class Forecast(NamedTuple):
 class Predictive(Method):
     """The error of `predictor`, and `weight` times a regularizer of the embeddings.  There is no teacher.
 
-    regularizer: any of `reglet.losses` that takes one view: VISReg, SIGReg, SWD, ...  To train on several ranks as on
-        one, give it `gather=True`.
-    predictor: `MaskedTokens` or `NextEmbedding`, or a module of your own that makes a `Forecast` of the backbone and a
-        batch.  It has the networks that are thrown away after training.
+    regularizer: any of `reglet.losses` that takes one view: VISReg, SIGReg, SWD, ...  Give it `gather=True` to train on
+        several ranks as on one.
+    predictor: `MaskedTokens`, `NextEmbedding`, or a module of your own that makes a `Forecast` from the backbone and a
+        batch.  It holds the networks that are not needed after training.
     weight: a number, a schedule, or "share:0.3" of the gradient on the backbone.  LeWM's 0.1 is for SIGReg, which
-        grows with the batch.  Regularizers that are means, such as VISReg, want about 1.
-    detach: no gradient through the target.
+        grows with the batch.  Regularizers that are means, such as VISReg, need about 1.
+    detach: no gradient flows through the target.
 
     >>> from reglet.losses import SIGReg
     >>> from reglet.methods import NextEmbedding, Predictive
@@ -75,7 +75,7 @@ class Predictive(Method):
         check.flag(detach=detach)
         if getattr(regularizer, "least_views", 1) != 1:
             raise ValueError(
-                f"the regularizer is of the embeddings of one view, such as VISReg or SIGReg; "
+                f"the regularizer must take one view, as VISReg or SIGReg do; "
                 f"{type(regularizer).__name__} compares several"
             )
         self.backbone, self.regularizer, self.predictor = backbone, regularizer, predictor
@@ -84,9 +84,9 @@ class Predictive(Method):
     def forward(self, batch: Batch) -> Terms:
         return self.objective(self.predictor(self.backbone, batch))
 
-    @torch.compiler.disable(reason="view losses have kernels of their own, and questions that read numbers")
+    @torch.compiler.disable(reason="view losses have their own kernels, and checks that read numbers")
     def objective(self, made: Forecast) -> Terms:
-        """The loss of what was predicted."""
+        """The loss of a forecast."""
         z = made.embeddings
         with no_autocast(z):
             error = self._errors(made).mean()
@@ -95,7 +95,7 @@ class Predictive(Method):
             return {"prediction": error} | {name: weight * term for name, term in kept.items()}
 
     def surprise(self, batch: Batch) -> Float[Tensor, " n"]:
-        """How wrong the prediction is for each sample.  What the encoder has not seen before surprises it."""
+        """The error of the prediction for each sample.  It is large for samples unlike those trained on."""
         made = self.predictor(self.backbone, batch)
         with no_autocast(made.embeddings):
             return self._errors(made).flatten(1).mean(1)
@@ -110,7 +110,7 @@ class Predictive(Method):
 
 
 def _terms(regularizer: nn.Module, z: Float[Tensor, "v n d"]) -> Terms:
-    """Of a loss on views; or of any module that maps rows (n, d) to a number, averaged over views."""
+    """The terms of a loss on views; or of a module that maps rows (n, d) to a number, averaged over views."""
     if isinstance(regularizer, ViewLoss):
         return regularizer.terms(z)
     values: list[Scalar] = [regularizer(rows) for rows in z]

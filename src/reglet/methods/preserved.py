@@ -1,16 +1,16 @@
-"""Any method, held to the weights that it started from: what a network knew is kept while it learns something else.
+"""Any method, held near the weights that it started from, so that the network keeps what it knew.
 
-With theta the weights of the backbone, theta_0 those at the start, f and f_0 the two networks (f_0 frozen, in eval
-mode), x every view that the method gives its backbone:
+theta are the weights of the backbone, theta_0 those at the start.  f and f_0 are the two networks; f_0 is frozen and in
+eval mode.  x is every view that the method gives its backbone:
 
     l2sp       1/2 |theta - theta_0|^2 over the trained weights                   Li et al., ICML 2018, arXiv:1802.01483
     features   mean over x of d(f(x), f_0(x))                                     the pooled features
     class      the same of the class tokens after the last block
     gram       mean over x and tokens j, k of (<z_j, z_k> - <u_j, u_k>)^2         DINOv3's anchor, arXiv:2508.10104
 
-d is 1 - cos or, with distance="l2", the mean squared difference.  z, u: tokens of the last block in f and f_0, scaled
-to length 1, without class tokens and registers.  L2-SP has a second term, an L2 penalty on new layers: here that is the
-optimizer's weight decay.
+d is 1 - cos or, with distance="l2", the mean squared difference.  z and u are tokens of the last block in f and f_0,
+scaled to length 1, without class tokens and registers.  L2-SP also has an L2 penalty on new layers.  Here the
+optimizer's weight decay does that.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,19 +37,19 @@ KINDS = ("features", "class", "gram", "l2sp")
 
 
 class Preserved(MethodWrapper):
-    """`method`'s terms, and for each of `keep` a term "preserve.NAME" that holds the backbone to its start.
+    """The terms of `method`, and for each of `keep` a term "preserve.NAME" that holds the backbone near its start.
 
         Preserved(JointEmbedding(vit, loss), ["features", "gram"], weight="share:0.2")
 
     weight: a number, a schedule or a share of the gradient on the backbone; or one for each of `keep`.  Several shares
-        are measured one after another, as wrappers in a nest are.
+        are measured one after another.
     distance: of features and class tokens.
-    block: of which class tokens and Gram matrices are taken; the last, if not given.
-    start: the network to be held to; a copy of the backbone as it is now, if not given.
+    block: whose class tokens and Gram matrices are taken; by default the last.
+    start: the network to stay near; by default a copy of the current backbone.
 
-    The start is a part of this module: it is saved with it, never trained, and not exported.  At the very start all
-    terms are 0, and so are their gradients, up to the batch norms: these have the statistics of the batch in training,
-    and their own in the start.
+    The start is a part of this module.  It is saved, never trained, and not exported.  At first all terms and their
+    gradients are 0, except for batch norms, which use the statistics of the batch in training and their own in the
+    start.
 
     >>> from reglet.backbones import ConvNet
     >>> from reglet.losses import VICRegLoss
@@ -117,7 +117,7 @@ class Preserved(MethodWrapper):
 
     @contextmanager
     def _calls(self) -> Iterator[list["_Call"]]:
-        """What the backbone is given and gives while this is open.  Hooks come and go, so a copy is free of them."""
+        """The inputs and outputs of the backbone while this is open.  Its hooks are removed afterwards."""
         calls: list[_Call] = []
 
         def seen(_net: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
@@ -158,8 +158,8 @@ class Preserved(MethodWrapper):
         z, u = (self.layout.tokens(each.tokens)[0] for each in (now, before))
         if z.shape[1] < 2:
             raise ValueError(
-                f"preserve=gram compares the tokens of an image, and {self.block} puts out one alone: name an earlier "
-                "block by preserve.block="
+                f"preserve=gram compares the tokens of an image, and {self.block} has only one: name an earlier block "
+                "by preserve.block="
             )
         return self.gram(z, u)
 
@@ -184,7 +184,7 @@ class Preserved(MethodWrapper):
 
 
 class _Call:
-    """A forward of the backbone: its input, its features and, where asked for, what `block` put out."""
+    """A forward of the backbone: its input, its features and, if asked for, the output of `block`."""
 
     def __init__(self, x: Tensor, features: Tensor, tokens: Tensor | None = None) -> None:
         self.x, self.features = x, features

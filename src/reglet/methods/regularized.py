@@ -17,20 +17,20 @@ from reglet.types import BlockLoss, Terms, total
 
 
 class Regularized(MethodWrapper):
-    """`method`'s terms, and `weight` times a block loss on the blocks `where`, as the term `name`.
+    """The terms of `method`, and the term `name`: `weight` times a block loss on the blocks `where`.
 
         Regularized(JointEmbedding(vit, loss), "backbone.blocks.*", SIM(), weight=5e-3, example=x)
 
-    where: blocks by their names in the method; in a nest of wrappers, in the innermost one.
-    to, teacher, inputs, stop, projector, on, rho, layout: see `attach`.  A teacher is fed with what the part
-        `inputs` of the method is: its backbone, if not said.
-    weight: a number, a schedule that `reglet.set_step` moves on, or "share:0.3" of the gradient on the backbone.
-    name: the class of the loss in lower case, if not given.
-    example: images, or a Batch, run once in eval mode to build the heads that a loss like SIM has.  They are parameters
-        of this module.  Without it they are built by `build(example)` or else in the first training step, and an
-        optimizer or DDP made before that does not know them.
+    where: blocks by their names in the innermost method.
+    to, teacher, inputs, stop, projector, on, rho, layout: see `attach`.  A teacher gets the arguments of the part
+        `inputs` of the method, by default its backbone.
+    weight: a number, a schedule (see `reglet.set_step`), or "share:0.3" of the gradient on the backbone.
+    name: by default the class of the loss in lower case.
+    example: images, or a Batch.  It is run once in eval mode to build the heads that a loss like SIM has.  They are
+        parameters of this module.  Without it they are built by `build(example)`, or in the first training step; then
+        an optimizer or DDP made before does not know them.
 
-    A copy is attached as the original is.
+    A copy is attached like the original.
 
     >>> from reglet import SIM
     >>> from reglet.backbones import resnet8
@@ -78,7 +78,7 @@ class Regularized(MethodWrapper):
             layout=layout,
             name=self.name,
         )
-        self.attachment.averaging = False  # DDP has the heads inside
+        self.attachment.averaging = False  # DDP averages the heads
         if example is not None:
             self.build(example)
 
@@ -96,7 +96,7 @@ class Regularized(MethodWrapper):
         return innermost(self.method).get_submodule("backbone")
 
     def build(self, example: Tensor | Batch) -> None:
-        """Run the method once in eval mode to build the heads.  What it counts and keeps is as before."""
+        """Run the method once in eval mode to build the heads.  Its buffers do not change."""
         if isinstance(example, Tensor):
             labels = torch.zeros(len(example), dtype=torch.int64, device=example.device)
             example = Batch((example, example), n_global=2, labels=labels)
@@ -114,5 +114,5 @@ class Regularized(MethodWrapper):
         return terms | {self.name: self.balance(loss, total(terms), on=innermost(self.method).parameters())}
 
     def remove(self) -> None:
-        """Take the loss off the blocks: the method inside is as it was before."""
+        """Remove the loss from the blocks.  The method inside is then as it was before."""
         self.attachment.remove()

@@ -6,8 +6,8 @@ arXiv:2501.08712; as SER compares with it.
     equi  = ctr(H(t_21 of the partner) h_2, h_1), and with 1 and 2 exchanged         H(t): a matrix, linear in t
     L = L_base + 1.0 equi + 0.1 trans
 
-ctr is MoCo-v3's contrast.  Images 2m and 2m + 1 are partners; of an odd batch the last image has none.  SER's code
-gathers the keys of ctr without gradient; here they have one.
+ctr is MoCo-v3's contrast.  Images 2m and 2m + 1 are partners; the last image of an odd batch has none.  In SER's code
+the keys of ctr have no gradient; here they have one.
 """
 
 from dataclasses import dataclass, fields
@@ -40,14 +40,14 @@ class PartnerViews(PolicyWrapper):
     def draw(
         self, n: int, generator: torch.Generator | None = None, *, aspect: Float[Tensor, " n"] | None = None
     ) -> list[Draw]:
-        """Partners of different aspect have the draw of the first."""
+        """Partners share the draw of the first, even if their aspects differ."""
         partner = torch.arange(n) // 2
         aspect = None if aspect is None else aspect[::2]
         return [draw.take(partner) for draw in self.policy.draw((n + 1) // 2, generator, aspect=aspect)]
 
 
 class STL(MethodWrapper):
-    """`method`'s terms, and "stl_equivariance" and "stl_transformation" of views 0 and 1, made by `PartnerViews`.
+    """The terms of `method`, and "stl_equivariance" and "stl_transformation" of views 0 and 1, made by `PartnerViews`.
 
     equivariance, transformation: weights.
     width: of t.  H has width dim^2 weights: 18.9 million for 384 features.
@@ -123,6 +123,6 @@ def _require_partners(draw: Draw) -> None:
         even, odd = values[::2], values[1::2]
         if not torch.equal(even[: len(odd)], odd):
             raise ValueError(
-                f"images 2m and 2m + 1 should be transformed alike, and their {field.name} differs. "
+                f"images 2m and 2m + 1 should be transformed alike, but their {field.name} differs. "
                 "Make views by PartnerViews(policy)."
             )

@@ -13,11 +13,11 @@ from reglet.types import LatentLoss, Terms
 
 
 class Supervised(Method):
-    """A linear classifier on the backbone; every view of a sample has the sample's label.
+    """A linear classifier on the backbone.  Every view of a sample has the sample's label.
 
     label_smoothing: eps of the target (1 - eps) onehot + eps / classes.
-    latent: a loss on latents, labels and the classifier, such as LatentDR, in place of the cross-entropy, which it has
-        as one of its terms.
+    latent: a loss on latents, labels and the classifier, such as LatentDR.  It replaces the cross-entropy, which is one
+        of its terms.
 
     >>> from reglet.backbones import ConvNet
     >>> method = Supervised(ConvNet(widths=(8, 16), depth=1), classes=3)

@@ -1,4 +1,4 @@
-"""The blocks of a backbone by number or name, and what they put out as tokens on a grid."""
+"""The blocks of a backbone by number or name, and their outputs as tokens on a grid."""
 
 from collections.abc import Sequence
 
@@ -14,7 +14,7 @@ Layer = int | str | Sequence[int | str]
 
 
 def block_names(backbone: nn.Module, layer: Layer) -> list[str]:
-    """3 is the third of `blocks` in a ViT, ours or timm's; a string is a name or glob: "blocks.*" are all of them."""
+    """3 is the third of a ViT's `blocks`, ours or timm's.  A string is a name or glob, such as "blocks.*" for all."""
     wanted = [layer] if isinstance(layer, int | str) else list(layer)
     if not wanted:
         raise ValueError("expected a layer, by number or name, or several; got none")
@@ -34,13 +34,13 @@ def _numbered(backbone: nn.Module, number: int) -> str:
         return f"{name}.{number - 1}"
     parts = ", ".join(name for name, _ in backbone.named_children())
     raise ValueError(
-        f"layers have numbers where a backbone has `blocks`; {type(backbone).__name__} has {parts}. "
-        f"Give layer={number} by its name."
+        f"layer={number} needs a backbone with `blocks`, and {type(backbone).__name__} has {parts}: "
+        "give the layer by its name"
     )
 
 
 def widths(backbone: nn.Module, names: Sequence[str], example: Tensor | None) -> list[int]:
-    """The features of each block's output: known of our ViT, otherwise seen when `example` passes, in eval mode."""
+    """The width of each block's output.  It is known for our ViT; for others, `example` is run in eval mode."""
     if isinstance(backbone, ViT) and all(name.startswith("blocks.") for name in names):
         return [backbone.dim] * len(names)
     if example is None:
@@ -60,7 +60,7 @@ def widths(backbone: nn.Module, names: Sequence[str], example: Tensor | None) ->
 
 
 def as_tokens(y: Tensor, *, image: Grid, patch: int) -> tuple[Float[Tensor, "n t d"], Grid]:
-    """A map (n, d, h, w), or tokens (n, t, d) whose last ones are those of patches, as tokens and their grid."""
+    """The patch tokens and their grid, from a map (n, d, h, w), or from tokens (n, t, d) that end with the patches."""
     if y.ndim == 4:
         return y.flatten(2).transpose(1, 2), (y.shape[2], y.shape[3])
     h, w = image[0] // patch, image[1] // patch

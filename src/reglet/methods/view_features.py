@@ -1,4 +1,4 @@
-"""The features of every view at a layer, read while a method makes its own use of the network."""
+"""Reads the features of every view at a layer while a method uses the network."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,10 +17,10 @@ from reglet.views import Draw
 
 
 class Reader(nn.Module):
-    """layer: None for what the backbone puts out, or one layer as `Equivariant` has it: there the mean of its patch
-    tokens or of its map, because a late [CLS] is not there yet.  The papers do not say how to pool.
+    """layer: None for the output of the backbone, or one layer as in `Equivariant`.  A layer is averaged over its patch
+        tokens or its map, because [CLS] may join later.  The papers do not say how to pool.
 
-    Has no parameters, and is a module only to be shown.
+    It has no parameters.  It is a module only so that it is printed.
     """
 
     def __init__(self, method: Method, layer: int | str | None, *, example: Tensor | None = None) -> None:
@@ -55,7 +55,7 @@ class Reader(nn.Module):
             return y
         patch = getattr(backbone, "patch", None)
         if y.ndim == 3 and not isinstance(patch, int):
-            raise ValueError(f"{type(backbone).__name__} has no patch, so it is not known which tokens are of places")
+            raise ValueError(f"{type(backbone).__name__} has no patch, so it is unknown which tokens are patches")
         return as_tokens(y, image=size, patch=patch if isinstance(patch, int) else 1)[0].mean(1)
 
 
@@ -66,10 +66,10 @@ def require_draws(batch: Batch, *, of: str) -> Sequence[Draw]:
 
 
 def without_last_view(batch: Batch, *, of: str) -> tuple[Batch, Tensor]:
-    """What the base method sees, and the view that the wrapper has for itself."""
+    """The batch for the base method, and the last view, which is for the wrapper."""
     if len(batch.views) <= batch.n_global:
         raise ValueError(
-            f"{of} has the last view for itself: expected one more than the {batch.n_global} global views of its base, "
+            f"{of} uses the last view itself: expected one more than the {batch.n_global} global views of its base, "
             f"got {len(batch.views)}"
         )
     draws = None if batch.draws is None else batch.draws[:-1]

@@ -1,4 +1,4 @@
-"""The weight of a penalty that waits until the network has learnt something."""
+"""A penalty that waits until the network has learnt something."""
 
 import torch
 from torch import Tensor
@@ -9,12 +9,12 @@ from reglet.schedules import Scheduled, Weight, checked_weight
 
 
 class Annealed(Scheduled, OnDomains):
-    """A penalty's weight: `before` for the first `anneal` optimizer steps, `weight` after them.
+    """A penalty with the weight `before` for the first `anneal` optimizer steps, and `weight` after them.
 
     weight: a number, or a schedule of the step; see `reglet.schedules`.
 
-    DomainBed also makes a new Adam at the switch, because its second moments are those of another loss.  A loss has no
-    optimizer: whoever trains with it makes a new one after step `anneal`, if wanted.
+    DomainBed also makes a new Adam at the switch, because the second moments belong to another loss.  A loss has no
+    optimizer, so the training loop must do that after step `anneal`.
     """
 
     current: Tensor  # saved with the state, so that a resumed run goes on with it
@@ -31,7 +31,7 @@ class Annealed(Scheduled, OnDomains):
         self.current.fill_(self._weight(step))
 
     def after_step(self, step: int) -> None:
-        """The weight of the next step, whose number, counted from 0, is `step`."""
+        """Sets the weight of the next step, whose number is `step`, counted from 0."""
         self.set_step(step, self._steps)
 
     def penalty(self, value: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""What every domain loss does before its maths: one call of the classifier, and the risk of each domain."""
+"""Shared parts of domain losses: one call of the classifier, and the risk of each domain."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -18,9 +18,9 @@ from reglet.types import Scalar, Terms, total
 class OnDomains(nn.Module, ABC):
     """A loss on minibatches of several domains: `loss(latents, labels, head)`, a list of latents and one of labels.
 
-    Calling it gives the scalar, `.terms` its weighted parts by name.  Domains weigh the same whatever their number of
-    samples.  Everything is computed in float32 whatever autocast says, except the head, which is the caller's.
-    Under DDP each rank has the loss of its own minibatches.
+    Calling it gives the scalar, `.terms` its weighted parts by name.  All domains have the same weight, whatever their
+    number of samples.  Everything except the head is computed in float32, whatever autocast says.  Under DDP each rank
+    has the loss of its own minibatches.
 
     >>> from reglet.methods.domains import VREx
     >>> isinstance(VREx(), OnDomains)
@@ -29,7 +29,7 @@ class OnDomains(nn.Module, ABC):
 
     least_domains: ClassVar[int] = 1
     least_samples: ClassVar[int] = 1
-    degree: ClassVar[int] = 1  # the loss grows as this power of the latents, and so does its gradient at most
+    degree: ClassVar[int] = 1  # the loss and its gradient grow at most as this power of the latents
 
     def forward(self, z: Sequence[Tensor], y: Sequence[Tensor], head: Head) -> Scalar:
         return total(self.terms(z, y, head))

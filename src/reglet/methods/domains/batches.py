@@ -1,4 +1,4 @@
-"""Batches with as many samples of every domain."""
+"""Batches with the same number of samples from every domain."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -11,14 +11,14 @@ from torch import Tensor
 
 @dataclass(frozen=True, eq=False)
 class Batches:
-    """`per_domain` samples of each domain in every batch, as a function of (seed, step) alone.
+    """`per_domain` samples of each domain in every batch, as a function of (seed, step) only.
 
-    domain: of each sample of the training set; the ids that occur are the domains.
-    Every domain goes through permutations of its own samples, one after another and without a gap, so that a small one
-    is repeated more often and each of its samples equally often.
+    domain: the domain of each training sample, as an id.
+    The samples of a domain come in permutations, one after another.  So small domains are repeated more often, and each
+    sample of a domain equally often.
 
-    The domains take turns within a batch: a contiguous share of it, as a rank gets, is balanced too where the ranks
-    divide `per_domain`.
+    Domains take turns within a batch.  So the contiguous part that a rank gets is balanced too, if the number of ranks
+    divides `per_domain`.
 
     >>> batches = Batches(torch.tensor([0, 0, 2, 0, 2]), per_domain=2, seed=0)
     >>> batches.batch, batches.domain[batches.indices(0)].tolist()
@@ -44,7 +44,7 @@ class Batches:
 
     @property
     def per_epoch(self) -> int:
-        """Steps in which as many samples are drawn as there are."""
+        """The number of steps that draw as many samples as there are."""
         return max(1, len(self.domain) // self.batch)
 
     def indices(self, step: int) -> Int64[Tensor, "b"]:

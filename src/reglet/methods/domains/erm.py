@@ -1,4 +1,4 @@
-"""Empirical risk minimization: what the others are compared with."""
+"""Empirical risk minimization, the baseline."""
 
 from collections.abc import Sequence
 

@@ -14,10 +14,10 @@ from reglet.types import Terms
 class GroupDRO(OnDomains):
     """sum_e q_e R_e,  q_e <- q_e exp(eta R_e), then normalized, in every training step before the sum.
 
-    domains: how many; each batch must hold all of them, in the same order.
+    domains: their number.  Each batch must hold all of them, in the same order.
     eta: 0.01 as in the paper and DomainBed.
 
-    q is saved with the state.  It follows the mean risk over ranks, so that all ranks have the same.
+    q is saved with the state.  It follows the mean risk over ranks, so that all ranks have the same q.
 
     >>> z, y, head = torch.randn(2, 8, 4).unbind(), (torch.arange(8) % 3,) * 2, torch.nn.Linear(4, 3)
     >>> GroupDRO(domains=2)(z, y, head).shape

@@ -23,10 +23,10 @@ def scale_gradient(logits: Float[Tensor, "n k"], y: Tensor) -> Float[Tensor, "n"
 
 
 def irm_penalty(logits: Float[Tensor, "n k"], y: Tensor) -> Scalar:
-    """g_even g_odd: the scale gradients of every other sample and of the rest, multiplied.
+    """g_even g_odd: the mean scale gradient of the even samples times that of the odd ones.
 
-    The paper's penalty is the square of the expected gradient.  Two halves that share no sample give it without bias;
-    the square of one batch's gradient would add the batch's variance.
+    The paper's penalty is the square of the expected gradient.  Two halves without a common sample estimate it without
+    bias; the square of one batch's gradient would add the batch's variance.
 
     >>> irm_penalty(torch.zeros(8, 3), torch.arange(8) % 3).item()  # nothing to scale
     0.0
@@ -35,7 +35,7 @@ def irm_penalty(logits: Float[Tensor, "n k"], y: Tensor) -> Scalar:
     with no_autocast(logits):
         g = scale_gradient(at_least_float32(logits), y)
         penalty = g[::2].mean() * g[1::2].mean()
-        square = logits.detach().abs().amax() * g.detach().abs().amax()  # its gradient goes through such products
+        square = logits.detach().abs().amax() * g.detach().abs().amax()  # the gradient contains such products
     check.no_overflow("irm_penalty", {"the penalty": penalty, "the square of the logits": square}, logits)
     return penalty
 

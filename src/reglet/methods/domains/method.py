@@ -16,7 +16,8 @@ from reglet.types import Scalar, Terms
 
 @runtime_checkable
 class DomainLoss(Protocol):
-    """ERM, IRM, ... and `OnUnion` of a latent loss: latents and labels of each domain, and the classifier.
+    """A loss on the latents and labels of each domain, and the classifier: ERM, IRM, ..., or `OnUnion` of a latent
+    loss.
 
     >>> from reglet.methods.domains import ERM
     >>> list(ERM().terms([torch.zeros(4, 2)] * 3, [torch.arange(4) % 2] * 3, nn.Linear(2, 2)))
@@ -31,14 +32,14 @@ class DomainLoss(Protocol):
 
 
 class Domains(Method):
-    """A linear classifier on the backbone, and a loss on the minibatches of the batch's domains, in order of their ids.
+    """A linear classifier on the backbone, with a loss on the parts of a batch by domain, in the order of their ids.
 
         Domains(backbone, IRM(), classes=7)
         Domains(backbone, OnUnion(LatentDR(dim=512)), classes=7)
 
     Every view of a sample has the sample's label and domain.  Without a `domain`, the batch is one domain.
-    interleaved: the number of domains, where they take turns in a batch, as `Batches` draws them.  Their parts are then
-        known without looking at `domain`, for which a GPU would be waited for.
+    interleaved: the number of domains, if they take turns in a batch, as `Batches` draws them.  Then `domain` need not
+        be read, which would wait for a GPU.
 
     >>> from reglet.backbones import ConvNet
     >>> from reglet.methods.domains import IRM
@@ -80,5 +81,5 @@ class Domains(Method):
         self.loss.after_step(step)
 
     def forgets(self, step: int) -> bool:
-        """DomainBed makes a new Adam where a penalty gets its weight: the moments were those of another loss."""
+        """DomainBed makes a new Adam when a penalty gets its weight, because the moments belong to another loss."""
         return isinstance(self.loss, Annealed) and step == self.loss.anneal

@@ -12,7 +12,7 @@ Index = Int64[Tensor, "_"]
 
 
 class Split(NamedTuple):
-    """Samples by their use.  `test` is what is reported; `oracle` is the test domain's own validation part.
+    """Samples by their use.  `test` is reported; `oracle` is the validation part of the test domain.
 
     >>> split = leave_out(torch.arange(20) % 2, 0)  # test on domain 0, train on domain 1
     >>> len(split.train), {d: len(part) for d, part in split.validation.items()}, len(split.test), len(split.oracle)
@@ -26,7 +26,7 @@ class Split(NamedTuple):
 
 
 def by_domain(domain: Int64[Tensor, " n"], *, fraction: float = 0.2, seed: int = 0) -> dict[int, tuple[Index, Index]]:
-    """The larger and the smaller part of every domain.  A domain's parts do not depend on which others there are.
+    """The larger and the smaller part of every domain.  They do not depend on the other domains.
 
     >>> {d: (len(larger), len(smaller)) for d, (larger, smaller) in by_domain(torch.arange(20) % 2).items()}
     {0: (8, 2), 1: (8, 2)}
@@ -45,10 +45,10 @@ def by_domain(domain: Int64[Tensor, " n"], *, fraction: float = 0.2, seed: int =
 def leave_out(domain: Int64[Tensor, " n"], *left_out: int, fraction: float = 0.2, seed: int = 0) -> Split:
     """Train on the larger parts of the other domains, validate on their smaller parts, test on the first left out.
 
-    Two domains left out make a run of leave-one-domain-out validation: called with (test, d) for every other d, whose
-    accuracies on d choose for `test`; what they report is then the accuracy on `d`, in `leave_out(domain, d, test)`.
+    Leave-one-domain-out validation leaves out two domains: `leave_out(domain, d, test)` for every other domain d.  The
+    accuracies on d then choose the model for `test`.
 
-    A class that a domain does not have is simply not trained or tested there.
+    A class that a domain lacks is not trained or tested there.
 
     >>> split = leave_out(torch.arange(30) % 3, 2)
     >>> (torch.arange(30) % 3)[split.test].unique().tolist(), sorted(split.validation)

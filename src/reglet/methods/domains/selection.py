@@ -1,7 +1,7 @@
-"""DomainBed's three rules for which trial and which checkpoint to report.  Scores in, choice out.
+"""DomainBed's three rules for the trial and the checkpoint to report.  Scores in, choice out.
 
-Gulrajani and Lopez-Paz, ICLR 2021, arXiv:2007.01434, section 3.  Trials are the hyper-parameters tried, all with the
-same test domain; ties go to the first trial and the first checkpoint.
+Gulrajani and Lopez-Paz, ICLR 2021, arXiv:2007.01434, section 3.  Trials differ in hyper-parameters and have the same
+test domain.  Ties go to the first trial and the first checkpoint.
 """
 
 from typing import NamedTuple
@@ -22,11 +22,11 @@ class Choice(NamedTuple):
 
     trial: int
     checkpoint: int
-    score: float  # by which it was chosen; never the reported one
+    score: float  # by which it was chosen; it is never reported
 
 
 def training_domain(validation: Float[Tensor, "trials checkpoints domains"]) -> Choice:
-    """Highest accuracy on the validation parts of the training domains, averaged over them.
+    """The highest accuracy on the validation parts of the training domains, averaged over them.
 
     >>> training_domain(torch.tensor([[[0.5, 0.75], [1.0, 0.5]], [[0.5, 0.5], [0.0, 0.25]]]))
     Choice(trial=0, checkpoint=1, score=0.75)
@@ -35,10 +35,10 @@ def training_domain(validation: Float[Tensor, "trials checkpoints domains"]) -> 
 
 
 def leave_one_domain_out(held_out: Float[Tensor, "trials checkpoints domains"]) -> Choice:
-    """Highest accuracy on each training domain d of a run that was trained without it, averaged over d.
+    """The highest accuracy on each training domain d, by a run that was trained without it, averaged over d.
 
-    held_out[t, s, d]: on domain d, by the run of trial t that left out d and the test domain (`leave_out(domain, d,
-    test)`).  What is reported is the run of the trial chosen that left out the test domain alone.
+    held_out[t, s, d]: the accuracy on domain d of the run of trial t that left out d and the test domain
+    (`leave_out(domain, d, test)`).  The reported run is that of the chosen trial which left out only the test domain.
 
     >>> leave_one_domain_out(torch.tensor([[[0.5, 0.6]], [[0.7, 0.6]]])).trial
     1
@@ -47,9 +47,9 @@ def leave_one_domain_out(held_out: Float[Tensor, "trials checkpoints domains"]) 
 
 
 def oracle(test: Float[Tensor, "trials checkpoints"]) -> Choice:
-    """Highest accuracy on the test domain's validation part, at the last checkpoint: no early stopping by the test.
+    """The highest accuracy on the test domain's validation part at the last checkpoint; there is no early stopping.
 
-    Not a fair rule: it looks at the domain that is reported.
+    The rule is not fair: it looks at the domain that is reported.
 
     >>> oracle(torch.tensor([[0.9, 0.7], [0.6, 0.8]])).trial  # by the last checkpoint
     1

@@ -1,4 +1,4 @@
-"""A latent loss, on the samples of all domains together."""
+"""A latent loss on the samples of all domains together."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from reglet.types import LatentLoss, Scalar, Terms, total
 
 
 class OnUnion(nn.Module):
-    """LatentDR, BatchFormer, ... where a domain loss is expected: they mix across domains, and need to see all.
+    """Makes a domain loss of a latent loss, such as LatentDR or BatchFormer, which mixes across domains.
 
     >>> from reglet.latent import LatentDR
     >>> loss = OnUnion(LatentDR(dim=8))
