@@ -117,7 +117,7 @@ def test_transforms_act_as_they_say() -> None:
 def test_layers_of_tokens_need_a_patch_and_the_model_stays_as_it_was() -> None:
     net = vit(positions=True).train()
     hooks = sum(len(m._forward_hooks) for m in net.modules())
-    with pytest.raises(ValueError, match=r"'blocks.1' puts out \(8, 17, 24\)"):
+    with pytest.raises(ValueError, match=r"'blocks.1' returns \(8, 17, 24\)"):
         layer_maps(net, "blocks.1")(images())
     maps = layer_maps(net, "blocks.1", patch=4, batch=3)(images())["blocks.1"]
     assert maps.shape == (8, 24, 4, 4)

@@ -3,8 +3,8 @@
     alignment  = E |f(x) - f(x')|^alpha       over positive pairs: views of one image, or samples of one class
     uniformity = log E exp(-t |f(x) - f(y)|^2)     over pairs of samples
 
-Features are brought to unit length first.  Both are better lower.  LatentDR (eqs. 10 and 11) takes pairs of one class,
-alpha = 2 and t = 2.
+Features are scaled to unit length first.  Lower is better for both.  LatentDR (eqs. 10 and 11) takes pairs of one
+class, alpha = 2 and t = 2.
 """
 
 import math
@@ -19,7 +19,7 @@ from reglet.precision import at_least_float32, in_float64, unit_length
 
 
 def alignment(z: Float[Tensor, "v n d"], *, alpha: float = 2.0) -> float:
-    """Over all pairs of views of each image.
+    """The alignment over all pairs of views of each image.
 
     >>> round(alignment(torch.tensor([[[1.0, 0.0]], [[0.0, 3.0]]])), 6)
     2.0
@@ -38,7 +38,7 @@ def alignment(z: Float[Tensor, "v n d"], *, alpha: float = 2.0) -> float:
 
 
 def class_alignment(z: Float[Tensor, "n d"], labels: Int[Tensor, " n"]) -> float:
-    """Over all pairs of different samples of one class, alpha = 2.
+    """The alignment over all pairs of different samples of one class, with alpha = 2.
 
     sum_{i<j} |a_i - a_j|^2 = m sum_i |a_i|^2 - |sum_i a_i|^2 over the m members of a class, so no pair is formed.
 
@@ -59,7 +59,7 @@ def class_alignment(z: Float[Tensor, "n d"], labels: Int[Tensor, " n"]) -> float
 
 
 def uniformity(z: Float[Tensor, "n d"], *, t: float = 2.0, chunk: int = 1024) -> float:
-    """Over all pairs of different samples, `chunk` rows of the n x n similarities at a time.
+    """The uniformity over all pairs of different samples, by `chunk` rows of the n x n similarities at a time.
 
     >>> round(uniformity(torch.tensor([[1.0, 0.0], [-1.0, 0.0]])), 4)  # -2 times the squared distance, 4
     -8.0

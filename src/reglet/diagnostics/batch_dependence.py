@@ -1,8 +1,8 @@
-"""How much of an embedding is decided by the other samples of its batch.
+"""How much the other samples of a batch decide about an embedding.
 
-A batch norm in training takes its statistics from the batch, so a sample's embedding depends on its mates: a little in
-large batches, and in small ones enough for a network to recognise a batch instead of an image.  In evaluation it takes
-the running statistics, and a network that relied on its mates is another network there.
+In training, batch norm takes its statistics from the batch.  So an embedding depends on the other samples, its mates:
+a little in large batches, and in small ones so much that a network may recognise a batch instead of an image.  In
+evaluation, batch norm takes running statistics.  A network that relied on mates then behaves differently.
 """
 
 from jaxtyping import Float
@@ -13,12 +13,12 @@ from reglet.precision import in_float64
 
 
 def batch_share(z: Float[Tensor, "batches n d"]) -> float:
-    """Share of the variance of n samples' embeddings that goes with the batch: each sample was embedded among different
+    """The share of the embeddings' variance that comes from the batch.  z: n samples, each embedded among different
     mates in each of the `batches`.
 
         V_mates / (V_mates + V_samples),    V_samples corrected for what mates leave in a mean of few batches
 
-    0 for a network without batch norm, 1 where mates decide everything; 1 too where samples do not differ at all.
+    0 for a network without batch norm; 1 if mates decide everything, or if samples do not differ at all.
 
     >>> import torch
     >>> z = torch.randn(64, 8)
@@ -37,10 +37,10 @@ def batch_share(z: Float[Tensor, "batches n d"]) -> float:
 
 
 def mode_gap(train: Float[Tensor, "n d"], evaluation: Float[Tensor, "n d"]) -> float:
-    """Mean squared distance of the two modes' embeddings over their variance in training mode.
+    """The mean squared distance between the embeddings of both modes, divided by their variance in training mode.
 
-    Near 0 where running statistics fit the data, above 1 where changing mode moves an embedding further than changing
-    the image.  Infinite where training mode does not vary and the two differ.
+    Near 0 if running statistics fit the data; above 1 if changing the mode moves an embedding further than changing the
+    image.  Infinite if training mode does not vary and the two differ.
 
     >>> import torch
     >>> z = torch.randn(64, 8)

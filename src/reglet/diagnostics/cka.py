@@ -4,8 +4,9 @@ Kornblith et al., ICML 2019, arXiv:1905.00414:
 
     CKA(X, Y) = |Y^T X|_F^2 / (|X^T X|_F |Y^T Y|_F)            columns centred
 
-1 for features that differ by a rotation and a scale.  It is biased upwards where n is not much larger than the widths;
-`debiased` replaces each product by its unbiased estimate from the Gram matrices (Song et al., JMLR 2012, eq. 5).
+It is 1 for features that differ by a rotation and a scale.  It is biased upwards if n is not much larger than the
+widths.  `debiased` replaces each product by its unbiased estimate from the Gram matrices (Song et al., JMLR 2012, eq.
+5).
 """
 
 from collections.abc import Sequence
@@ -20,9 +21,9 @@ from reglet.precision import in_float64
 
 
 def linear_cka(x: Float[Tensor, "n d"], y: Float[Tensor, "n e"], *, debiased: bool = False) -> float:
-    """Between two layers, or two runs: rows are the same samples in the same order.
+    """CKA between two layers or two runs.  Rows are the same samples in the same order.
 
-    NaN where one is constant or, debiased, has so few samples that the estimate of its own product is not positive.
+    NaN if one is constant or, debiased, if samples are so few that the estimate of its own product is not positive.
 
     >>> x = torch.randn(64, 8)
     >>> round(linear_cka(x, 2 * x.roll(1, 1)), 4)  # neither scale nor order of features counts
@@ -34,7 +35,7 @@ def linear_cka(x: Float[Tensor, "n d"], y: Float[Tensor, "n e"], *, debiased: bo
 def cka_matrix(
     xs: Sequence[Float[Tensor, "_ _"]], ys: Sequence[Float[Tensor, "_ _"]], *, debiased: bool = False
 ) -> Float[Tensor, "a b"]:
-    """CKA of each of `xs` (the layers of one network, say) with each of `ys`.
+    """CKA of each of `xs`, such as the layers of one network, with each of `ys`.
 
     >>> layers = [torch.randn(64, 8), torch.randn(64, 4), torch.randn(64, 16)]
     >>> cka_matrix(layers, layers).diagonal().round().tolist()
@@ -65,7 +66,7 @@ def _centred(x: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
 
 
 def _biased(x: Float[Tensor, "n d"], y: Float[Tensor, "n e"]) -> Float[Tensor, ""]:
-    """|Y^T X|_F^2 = <X X^T, Y Y^T>, whichever matrices are smaller."""
+    """|Y^T X|_F^2 = <X X^T, Y Y^T>, by the smaller matrices."""
     if x.shape[1] * y.shape[1] <= len(x) ** 2:
         return (y.T @ x).square().sum()
     return ((x @ x.T) * (y @ y.T)).sum()

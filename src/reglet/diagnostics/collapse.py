@@ -1,4 +1,4 @@
-"""Numbers that tell a collapsed representation from a live one, whatever its scale, n and d."""
+"""Numbers that show whether a representation has collapsed, whatever its scale, n and d."""
 
 import math
 
@@ -12,7 +12,7 @@ from reglet.precision import in_float64
 
 
 def relative_spread(z: Float[Tensor, "n d"]) -> float:
-    """sqrt(E |z - E z|^2 / E |z|^2): 0 where all samples are one point, 1 where their mean is the origin.
+    """sqrt(E |z - E z|^2 / E |z|^2): 0 if all samples are one point, 1 if their mean is the origin.
 
     >>> relative_spread(torch.tensor([[1.0, 0.0], [-1.0, 0.0]])), relative_spread(torch.ones(3, 2))
     (1.0, 0.0)
@@ -24,7 +24,7 @@ def relative_spread(z: Float[Tensor, "n d"]) -> float:
 
 
 def covariance_rank(z: Float[Tensor, "n d"]) -> float:
-    """Effective rank of the covariance: how many directions the variance is spread over.
+    """The effective rank of the covariance: the number of directions that share the variance.
 
     >>> z = torch.tensor([[1.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [0.0, -1.0]])
     >>> round(covariance_rank(z), 4)
@@ -34,12 +34,12 @@ def covariance_rank(z: Float[Tensor, "n d"]) -> float:
 
 
 def noise_rank(n: int, d: int) -> float:
-    """What `covariance_rank` is, on average, for n samples of d independent Gaussians.
+    """The mean `covariance_rank` of n samples of d independent Gaussians.
 
-        m exp(-m / 2M),       m and M the lesser and the greater of n - 1 and d
+        m exp(-m / 2M),       m and M the smaller and the larger of n - 1 and d
 
-    the mean entropy of a random spectrum (Marchenko-Pastur), log m - m / 2M, for which Page (PRL 71, 1993) gives this
-    closed form.  So features cannot be expected to reach d, nor n, however good they are.
+    The mean entropy of a random spectrum (Marchenko-Pastur) is log m - m / 2M (Page, PRL 71, 1993).  So even good
+    features do not reach a rank of d or n.
 
     >>> round(noise_rank(1001, 100), 1), round(noise_rank(101, 1000), 1)
     (95.1, 95.1)
@@ -51,12 +51,12 @@ def noise_rank(n: int, d: int) -> float:
 
 
 def directions(z: Float[Tensor, "n d"], *, fraction: float = 0.999) -> int:
-    """How many principal directions hold `fraction` of the variance; 0 where there is none."""
+    """The number of principal directions that hold `fraction` of the variance; 0 if there is no variance."""
     return leading(eigenspectrum(z), fraction=fraction)
 
 
 def leading(spectrum: Float[Tensor, " r"], *, fraction: float = 0.999) -> int:
-    """How many of the values, the largest first, hold `fraction` of their sum.
+    """The number of largest values that hold `fraction` of the sum.
 
     >>> leading(torch.tensor([8.0, 1.0, 1.0]), fraction=0.85)
     2
@@ -66,9 +66,9 @@ def leading(spectrum: Float[Tensor, " r"], *, fraction: float = 0.999) -> int:
 
 
 def same_image_auc(z: Float[Tensor, "2 n d"]) -> float:
-    """How often two views of one image are closer than views of two: 1 where they always are, 1/2 by chance.
+    """How often two views of one image are closer than views of two images: 1 always, 1/2 by chance.
 
-    Equal distances count half, so representations that are all the same have 1/2.
+    Equal distances count half, so a constant representation has 1/2.
 
     >>> z = torch.randn(64, 8)
     >>> same_image_auc(torch.stack([z, z])), same_image_auc(torch.zeros(2, 64, 8))

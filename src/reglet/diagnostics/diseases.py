@@ -1,22 +1,22 @@
-"""Diseases of a representation: each a judgement on numbers that `doctor.measure` made.
+"""Diseases of a representation.  Each is a judgement on numbers that `verdict.measure` made.
 
-Thresholds were set between encoders that were trained well and encoders that were made sick on purpose, on the embedded
-digits (tests/diagnostics/test_doctor_trained.py trains both kinds again), and account for n and d: what is asked of a
-rank is a share of what Gaussian noise of the same n and d would have.
+Thresholds lie between encoders that were trained well and encoders that were made sick on purpose, on the embedded
+digits (tests/diagnostics/test_doctor_trained.py trains both kinds).  They account for n and d: a rank is compared with
+that of Gaussian noise of the same n and d.
 """
 
 from dataclasses import dataclass
 from typing import Literal
 
-Level = Literal["sick", "unclear", "healthy", "remark"]  # a remark is about settings, and no judgement of the run
+Level = Literal["sick", "unclear", "healthy", "remark"]  # a remark is about settings, not about the run
 
-FEW = 64  # samples, below which an effective rank says little
-SHORT = 50  # steps, below which nothing was learned that could be judged
+FEW = 64  # with fewer samples an effective rank says little
+SHORT = 50  # with fewer steps there is nothing to judge
 SPREAD = 0.05  # of samples, relative to their size; trained encoders have 0.5 and more
-LINE = 2.0  # effective rank below which variance lies on a line, more or less
-CLIFF = 0.1  # of the rank of noise: that many directions at least hold 99.9 % of the variance
+LINE = 2.0  # with a smaller effective rank the variance lies more or less on a line
+CLIFF = 0.1  # share of the rank of noise; at least so many directions must hold 99.9 % of the variance
 CHANCE = 0.55  # of telling a view of the same image from one of another; trained encoders have 0.8 and more
-MATES = 0.25  # share of an embedding's variance that its batch mates decide
+MATES = 0.25  # share of an embedding's variance that is decided by its batch mates
 MODES = 1.0  # distance between training and evaluation mode, relative to the spread over images
 NEGLIGIBLE = 0.01  # share of the gradient
 
@@ -45,7 +45,7 @@ def of_features(x: dict[str, float]) -> list[Finding]:
 
 
 def of_embeddings(x: dict[str, float]) -> list[Finding]:
-    """Of the projector, where the features themselves are alive."""
+    """Diseases of the projector, if the features themselves are alive."""
     if "embeddings.spread" not in x or x["features.spread"] < SPREAD:
         return []
     if x["embeddings.spread"] < SPREAD or x["embeddings.dead"] > 0.9:
@@ -110,9 +110,9 @@ def of_batches(x: dict[str, float]) -> list[Finding]:
 
 
 def of_ranks(x: dict[str, float]) -> list[Finding]:
-    """Of the features; and of the embeddings where a regularizer promises to spread them (BYOL, say, does not).
+    """The rank of the features, and of the embeddings if a regularizer should spread them (not in BYOL, for example).
 
-    Where nothing varies there is no rank to speak of, and another finding says so.
+    If nothing varies there is no rank, and another finding says so.
     """
     found = []
     if x["features.spread"] >= SPREAD:
@@ -136,7 +136,7 @@ def _rank(what: str, x: dict[str, float], cause: str) -> list[Finding]:
                 f"give the doctor {FEW} images or more, better {10 * d:.0f}, ten for each number",
             )
         ]
-    needed = x.get("classes", d + 1) - 1  # of a classifier's features: they may well be its classes and nothing else
+    needed = x.get("classes", d + 1) - 1  # a classifier's features may encode its classes and nothing else
     if rank >= min(LINE, needed / 2) and used >= min(CLIFF * x[f"{what}.noise_rank"], needed / 2):
         return []
     return [

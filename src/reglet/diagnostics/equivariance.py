@@ -2,9 +2,9 @@
 
     score = E cos(rho_g f(x), f(g x))          cosine per token, mean over tokens and images
 
-The paper leaves open what rho_g acts on where the output is [CLS]; here it is the map of a layer.  The plain cosine is
-inflated by the mean token, which all tokens share, so two more numbers stand beside it: the cosine after the mean token
-is taken away, and the floor, which is what the same tokens score when their places are shuffled.
+The paper does not say what rho_g acts on if the output is [CLS]; here it acts on the map of a layer.  The mean token,
+which all tokens share, inflates the plain cosine.  So there are two more numbers: the cosine without the mean token,
+and the floor, the score of the same tokens with shuffled places.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from reglet.precision import in_float64, unit_length
 
 
 class Agreement(NamedTuple):
-    """Mean cosine of tokens at one place, raw and less the mean token; floors: of tokens of other images.
+    """The mean cosine of tokens at the same place, raw and without the mean token; and their floors.
 
     >>> maps = torch.randn(4, 8, 3, 3)
     >>> round(agreement(maps, maps).raw, 4)
@@ -35,7 +35,7 @@ class Agreement(NamedTuple):
 
 
 def agreement(a: Float[Tensor, "n d h w"], b: Float[Tensor, "n d h w"]) -> Agreement:
-    """Token by token cosines of two maps of the same images.
+    """The cosines, token by token, of two maps of the same images.
 
     >>> maps = torch.randn(4, 8, 3, 3)
     >>> bool(agreement(maps, maps).centred > agreement(maps, maps.flip(-1)).centred)
@@ -51,15 +51,15 @@ def agreement(a: Float[Tensor, "n d h w"], b: Float[Tensor, "n d h w"]) -> Agree
 
 
 def _cosine(x: Float[Tensor, "n t d"], y: Float[Tensor, "n t d"]) -> tuple[float, float]:
-    """At the same place, and at two places drawn independently: mean_pq x_p.y_q = mean_p x_p . mean_q y_q."""
+    """At the same place, and at two independent places: mean_pq x_p.y_q = mean_p x_p . mean_q y_q."""
     x, y = unit_length(x), unit_length(y)
     return float((x * y).sum(2).mean()), float((x.mean(1) * y.mean(1)).sum(1).mean())
 
 
 def standard_transforms(*, multiple: int = 1) -> dict[str, ImageTransform]:
-    """Quarter turns, flip, a scale down and up as far as SER's areas of 0.7 and 1.3 go, a shift by a quarter.
+    """Quarter turns, a flip, scales to SER's areas of 0.7 and 1.3, and a shift by a quarter.
 
-    multiple: of which the sides of images must be, such as a ViT's patch.
+    multiple: sides of images are multiples of it, such as a ViT's patch.
 
     >>> sorted(standard_transforms())
     ['flip', 'larger', 'rot180', 'rot270', 'rot90', 'shift', 'smaller']

@@ -1,4 +1,4 @@
-"""Maps of a network's layers, whatever it is made of: images in, {layer: (n, d, h, w)} out."""
+"""The maps of a network's layers: images in, {layer: (n, d, h, w)} out."""
 
 from collections.abc import Callable, Mapping
 
@@ -14,8 +14,8 @@ Layers = Callable[[Tensor], Mapping[str, Tensor]]
 def layer_maps(model: nn.Module, where: Where, *, patch: int | None = None, batch: int = 256) -> Layers:
     """A function from images to the outputs of the blocks `where`, in eval mode and without gradient.
 
-    Outputs (n, d, h, w) are maps already.  Tokens (n, t, d) need the `patch` in pixels that each stands for; leading
-    ones that are no place, such as [CLS], are left out.
+    Outputs (n, d, h, w) are maps already.  Tokens (n, t, d) need the size of their `patch` in pixels; leading tokens
+    that are no patches, such as [CLS], are left out.
 
     >>> net = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.ReLU())
     >>> layer_maps(net, "0")(torch.zeros(2, 3, 6, 6))["0"].shape
@@ -46,7 +46,7 @@ def _as_map(name: str, y: Tensor, images: Tensor, patch: int | None) -> Float[Te
         return y
     if y.ndim != 3 or patch is None:
         raise ValueError(
-            f"layer {name!r} puts out {tuple(y.shape)}; expected a map (n, d, h, w), or tokens (n, t, d) and patch="
+            f"layer {name!r} returns {tuple(y.shape)}; expected a map (n, d, h, w), or tokens (n, t, d) and patch="
         )
     h, w = images.shape[2] // patch, images.shape[3] // patch
     if y.shape[1] < h * w:

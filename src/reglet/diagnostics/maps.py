@@ -1,8 +1,8 @@
-"""What a layer's maps show: where it is active, and its principal components as colours.
+"""Maps of a layer: where it is active, and its principal components as colours.
 
-Energy maps are those of the SMI paper (figure 9).  PCA maps are VISReg's (appendix): components come in an arbitrary
-order and sign, so those of one model are matched with another's by the assignment that maximises the sum of |Pearson
-correlation|, and turned where the correlation is negative.
+Energy maps are those of the SMI paper (figure 9).  PCA maps are VISReg's (appendix).  Components have an arbitrary
+order and sign.  So those of two models are matched by the assignment that maximises the sum of |Pearson correlation|,
+and negated if the correlation is negative.
 """
 
 import torch
@@ -15,31 +15,30 @@ from reglet.precision import at_least_float32, in_float64, unit_length
 
 
 def energy_maps(maps: Float[Tensor, "n d h w"], *, size: tuple[int, int] | None = None) -> Float[Tensor, "n h2 w2"]:
-    """sum_d a_d^2 at each place, from 0 at an image's least to 1 at its most; bilinear to `size` where given.
+    """sum_d a_d^2 at each place, scaled to [0, 1] in each image, and resized to `size` (bilinear) if given.
 
-    The paper shows the maps and gives no formula; the sum of squares over channels is the usual energy.  A map that is
-    the same everywhere is 0.
+    The paper gives no formula; the sum of squares over channels is the usual energy.  A constant map becomes 0.
 
     >>> energy_maps(torch.tensor([[[[1.0, 2.0]], [[0.0, 1.0]]]]))
     tensor([[[0., 1.]]])
     """
     _check(maps=maps)
-    largest = maps.abs().amax((1, 2, 3), keepdim=True)  # whose square could overflow
+    largest = maps.abs().amax((1, 2, 3), keepdim=True)  # its square could overflow
     energy = unit_range((maps / largest.where(largest > 0, 1)).float().square().sum(1, keepdim=True))
     return _resized(energy, size)[:, 0]
 
 
 def unit_range(maps: Float[Tensor, "n k h w"]) -> Float[Tensor, "n k h w"]:
-    """Each image's channel from 0 at its least to 1 at its most; 0 throughout where it is constant."""
+    """Each channel of each image, scaled to [0, 1]; 0 if it is constant."""
     low, high = maps.amin((-2, -1), keepdim=True), maps.amax((-2, -1), keepdim=True)
     spread = high - low
     return torch.where(spread > 0, (maps - low) / spread.where(spread > 0, 1.0), torch.zeros_like(maps))
 
 
 def pca_maps(maps: Float[Tensor, "n d h w"], *, components: int = 3) -> Float[Tensor, "n k h w"]:
-    """The tokens' first principal components, fitted on all images given: one image, or all frames of a video.
+    """The first principal components of the tokens of all given images, such as one image or the frames of a video.
 
-    Signs are such that the largest weight of each component is positive.
+    The largest weight of each component is positive.
 
     >>> pca_maps(torch.randn(2, 16, 4, 4), components=3).shape
     torch.Size([2, 3, 4, 4])
@@ -59,9 +58,9 @@ def pca_maps(maps: Float[Tensor, "n d h w"], *, components: int = 3) -> Float[Te
 
 
 def match_components(maps: Float[Tensor, "n k h w"], reference: Float[Tensor, "n k h2 w2"]) -> Float[Tensor, "n k h w"]:
-    """The components of `maps` in the order and with the signs that are closest to those of `reference`.
+    """The components of `maps`, in the order and with the signs that fit `reference` best.
 
-    Grids may differ: the reference is brought to the grid of `maps`.  A constant component correlates with nothing.
+    The reference is resized to the grid of `maps`.  A constant component has no correlation.
 
     >>> reference = torch.randn(1, 3, 4, 4)
     >>> torch.allclose(match_components(-reference.flip(1), reference), reference)
@@ -79,7 +78,7 @@ def match_components(maps: Float[Tensor, "n k h w"], reference: Float[Tensor, "n
 
 
 def as_colours(maps: Float[Tensor, "n k h w"], *, size: tuple[int, int] | None = None) -> Float[Tensor, "n k h2 w2"]:
-    """Each component of each image from 0 to 1, bilinear to `size` where given.
+    """Each component of each image, scaled to [0, 1], and resized to `size` (bilinear) if given.
 
     >>> colours = as_colours(torch.randn(2, 3, 4, 4), size=(16, 16))
     >>> colours.shape, bool(colours.min() >= 0)

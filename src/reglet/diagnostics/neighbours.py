@@ -1,5 +1,5 @@
-"""Which samples lie together: nearest neighbours, whether they are of the same class in another domain (LatentDR's
-figure 3, as numbers), and all of them in two dimensions, to look at."""
+"""Nearest neighbours; whether they have the same class in another domain (LatentDR's figure 3, as numbers); and all
+samples in two dimensions, to look at."""
 
 from typing import NamedTuple
 
@@ -15,9 +15,9 @@ from reglet.precision import at_least_float32, in_float64, unit_length
 def nearest(
     query: Float[Tensor, "n d"], keys: Float[Tensor, "m d"], *, k: int, own: bool = False, chunk: int = 1024
 ) -> Int64[Tensor, "n k"]:
-    """Indices of the k keys with the largest cosine, nearest first.
+    """The indices of the k keys with the largest cosine, nearest first.
 
-    own: the queries are the keys, and no sample is its own neighbour.
+    own: the queries are the keys, and a sample is not its own neighbour.
 
     >>> nearest(torch.tensor([[1.0, 0.1]]), torch.tensor([[0.0, 1.0], [1.0, 0.0]]), k=2).tolist()
     [[1, 0]]

@@ -1,4 +1,4 @@
-"""One number for how many directions a representation uses: RankMe, alpha-ReQ and LiDAR."""
+"""Numbers for how many directions a representation uses: RankMe, alpha-ReQ and LiDAR."""
 
 import torch
 from jaxtyping import Float
@@ -15,7 +15,7 @@ def rankme(z: Float[Tensor, "n d"], *, eps: float = 1e-7) -> float:
         exp(-sum_k p_k log p_k),   p_k = sigma_k / |sigma|_1 + eps,   sigma: singular values of z.
 
     Features are not centred, so a large mean counts as one direction.  Between 1 and min(n, d), up to eps; 0 for zeros.
-    It depends on n: compare numbers of the same n only.
+    It depends on n, so compare only numbers with the same n.
 
     >>> round(rankme(torch.eye(8)), 3)
     8.0
@@ -31,11 +31,11 @@ def rankme(z: Float[Tensor, "n d"], *, eps: float = 1e-7) -> float:
 def alpha_req(z: Float[Tensor, "n d"], *, first: int = 1, last: int | None = None) -> float:
     """alpha-ReQ, how fast the eigenspectrum decays, lambda_k ~ k^-alpha.  Agrawal et al., NeurIPS 2022.
 
-    -slope of log lambda_k over log k, by least squares over k = first..last.  Representations that generalise have
-    alpha near 1: far above it few directions carry all, far below it noise is kept.
+    alpha is minus the slope of log lambda_k over log k, by least squares over k = first..last.  Representations that
+    generalise have alpha near 1.  Far above 1, few directions carry everything; far below 1, noise is kept.
 
-    last: None takes every eigenvalue above 1e-12 of the largest.  A finite sample bends the tail of the spectrum down,
-        so for n not much larger than d a last of some tens is steadier.
+    last: None takes every eigenvalue above 1e-12 of the largest.  A finite sample bends the tail of the spectrum down.
+        So a value of some tens is steadier if n is not much larger than d.
 
     >>> z = torch.randn(4096, 64) / torch.arange(1, 65).sqrt()  # eigenvalues 1, 1/2, 1/3, ...
     >>> round(alpha_req(z, last=32), 1)
@@ -54,10 +54,10 @@ def alpha_req(z: Float[Tensor, "n d"], *, first: int = 1, last: int | None = Non
 
 
 def lidar(z: Float[Tensor, "v n d"], *, delta: float = 1e-4, eps: float = 1e-7) -> float:
-    """LiDAR, how many directions tell images apart, against what differs between views of one image.
+    """LiDAR, how many directions tell images apart, compared with the differences between views of one image.
 
-    Thilak et al., ICLR 2024, arXiv:2312.04000: linear discriminant analysis whose classes are images, their samples
-    views.
+    Thilak et al., ICLR 2024, arXiv:2312.04000: linear discriminant analysis, with images as classes and views as
+    samples.
 
         exp(-sum_k p_k log p_k),   p_k = lambda_k / |lambda|_1 + eps,
 
@@ -65,7 +65,7 @@ def lidar(z: Float[Tensor, "v n d"], *, delta: float = 1e-4, eps: float = 1e-7) 
         Sigma_b = mean over images of (mu_i - mu)(mu_i - mu)^T          mu_i: mean of an image's views
         Sigma_w = mean over images and views of (z_vi - mu_i)(z_vi - mu_i)^T + delta I
 
-    The paper takes 50 views or so of 1,000 images or more.  At most min(n - 1, d); 0 where all images look the same.
+    The paper takes about 50 views of at least 1,000 images.  At most min(n - 1, d); 0 if all images have the same mean.
 
     >>> z = torch.randn(64, 8)
     >>> bool(lidar(torch.stack([z, z + 0.1 * torch.randn(64, 8)])) > 4)
@@ -86,7 +86,7 @@ def lidar(z: Float[Tensor, "v n d"], *, delta: float = 1e-4, eps: float = 1e-7) 
     if bool(failed):
         size = float(within.abs().max())
         raise ValueError(f"delta={delta} is lost beside views that differ by up to {size:.2g}; expected a larger one")
-    # L^-1 B L^-T has the eigenvalues of S^(-1/2) B S^(-1/2) for S = L L^T; so has its Gram matrix, where n < d.
+    # For S = L L^T, L^-1 B L^-T has the eigenvalues of S^(-1/2) B S^(-1/2).  Its smaller Gram matrix has them too.
     white = torch.linalg.solve_triangular(factor, between.T, upper=False) / len(between) ** 0.5
     gram = white @ white.T if white.shape[0] <= white.shape[1] else white.T @ white
     spectrum = torch.linalg.eigvalsh(gram).clamp_min(0)

@@ -1,4 +1,4 @@
-"""How the variance of features is spread over directions."""
+"""How the variance of features is distributed over directions."""
 
 import torch
 from jaxtyping import Float
@@ -11,8 +11,8 @@ from reglet.precision import in_float64
 def singular_values(z: Float[Tensor, "n d"]) -> Float[Tensor, " r"]:
     """The min(n, d) singular values in float64, largest first.
 
-    From the smaller of the two Gram matrices, which is some ten times faster than an SVD.  What is below 1e-8 of the
-    largest is rounding.
+    They come from the smaller of the two Gram matrices, about ten times faster than an SVD.  Values below 1e-8 of the
+    largest are rounding errors.
     """
     check_features(z)
     z = in_float64(z)
@@ -21,7 +21,7 @@ def singular_values(z: Float[Tensor, "n d"]) -> Float[Tensor, " r"]:
 
 
 def eigenspectrum(z: Float[Tensor, "n d"]) -> Float[Tensor, " r"]:
-    """Eigenvalues of the covariance 1/(n-1) sum_i (z_i - zbar)(z_i - zbar)^T, largest first, min(n, d) of them.
+    """The min(n, d) eigenvalues of the covariance 1/(n-1) sum_i (z_i - zbar)(z_i - zbar)^T, largest first.
 
     >>> z = torch.tensor([[3.0, 0.0], [-3.0, 0.0], [0.0, 1.5], [0.0, -1.5]])
     >>> [round(value, 4) for value in eigenspectrum(z).tolist()]
@@ -33,7 +33,7 @@ def eigenspectrum(z: Float[Tensor, "n d"]) -> Float[Tensor, " r"]:
 
 
 def explained_variance(z: Float[Tensor, "n d"]) -> Float[Tensor, " r"]:
-    """Share of the variance in the first 1, 2, ... principal directions; the last is 1.  Constant features give zeros.
+    """The share of the variance in the first 1, 2, ... principal directions.  Constant features give zeros.
 
     >>> explained_variance(torch.tensor([[2.0, 0.0], [-2.0, 0.0], [0.0, 1.0], [0.0, -1.0]]))
     tensor([0.8000, 1.0000], dtype=torch.float64)
@@ -44,7 +44,7 @@ def explained_variance(z: Float[Tensor, "n d"]) -> Float[Tensor, " r"]:
 
 
 def feature_std(z: Float[Tensor, "n d"]) -> Float[Tensor, " d"]:
-    """Deviation of each feature over samples, unbiased.
+    """The unbiased deviation of each feature over samples.
 
     >>> feature_std(torch.tensor([[0.0, 5.0], [3.0, 5.0], [6.0, 5.0]])).tolist()
     [3.0, 0.0]
@@ -54,7 +54,8 @@ def feature_std(z: Float[Tensor, "n d"]) -> Float[Tensor, " d"]:
 
 
 def effective_rank(weights: Float[Tensor, " r"]) -> float:
-    """exp(-sum_k p_k log p_k), p = weights / sum: how many equal weights are as spread as these (Roy & Vetterli 2007).
+    """exp(-sum_k p_k log p_k), p = weights / sum: the number of equal weights with the same entropy (Roy & Vetterli
+    2007).
 
     >>> round(effective_rank(torch.tensor([3.0, 3.0, 3.0, 0.0])), 6)
     3.0

@@ -1,10 +1,10 @@
-"""What training says of itself: gradients, redundancy, whether a lower loss is a better one, and the ranks' slices.
+"""Numbers about training: gradients, redundancy, whether a lower loss is a better one, and the ranks' slices.
 
-Spikes are those of the SIM paper's figure 5 (gradient norm against its moving average), made numbers: a step whose norm
-exceeds `factor` times the average of the steps before it.
+A spike is a step whose gradient norm exceeds `factor` times the average of the steps before it, as in the SIM paper's
+figure 5 (gradient norm and its moving average).
 
-Redundancy is what a loss of the Barlow Twins kind spends on it, against alignment.  The SMI paper (arXiv:2606.08332)
-follows this ratio over training in its figure 6, without a formula.  Ours is the quotient of the loss's two terms,
+Redundancy is compared with alignment, for a loss like Barlow Twins.  The SMI paper (arXiv:2606.08332) shows this ratio
+over training in its figure 6, without a formula.  Ours is the quotient of the loss's two terms,
 
     ratio = weight sum_{i != j} C_ij^2  /  sum_i (1 - C_ii)^2
 
@@ -30,7 +30,7 @@ from reglet.types import Terms
 
 
 def gradient_norms(terms: Terms, tensors: Tensor | Sequence[Tensor]) -> dict[str, float]:
-    """Norm of each term's gradient with respect to `tensors` (embeddings, or parameters) all together.
+    """The norm of each term's gradient with respect to all `tensors` (embeddings or parameters) together.
 
     >>> x = torch.tensor([3.0, 4.0], requires_grad=True)
     >>> gradient_norms({"a": x.square().sum() / 2, "b": 2 * x[0]}, x)
@@ -41,7 +41,7 @@ def gradient_norms(terms: Terms, tensors: Tensor | Sequence[Tensor]) -> dict[str
 
 
 class Spikes(NamedTuple):
-    """The steps that were spikes, their share of all, and how much norms vary otherwise.
+    """The steps that were spikes, their share of all steps, and the variation of the norms.
 
     >>> gradient_spikes([1.0, 1.0, 10.0, 1.0]).share
     0.25
@@ -53,10 +53,10 @@ class Spikes(NamedTuple):
 
 
 def gradient_spikes(norms: Sequence[float], *, factor: float = 3.0, decay: float = 0.98) -> Spikes:
-    """Steps whose norm is above `factor` times the moving average of those before; such a norm counts in it as
-    `factor` times the average, so one spike does not hide the next.  A norm that is not finite is a spike.
+    """Steps whose norm is above `factor` times the moving average of the steps before.  A spike counts in the average
+    as `factor` times the average, so that it does not hide the next.  A norm that is not finite is a spike.
 
-    variation: the deviation of norm / average over all steps but the first.  A loss twice as large has the same.
+    variation: the deviation of norm / average over all steps except the first.  It does not depend on the loss's scale.
 
     >>> gradient_spikes([1.0, 1.0, 10.0, 1.0]).steps
     [2]
@@ -70,7 +70,7 @@ def gradient_spikes(norms: Sequence[float], *, factor: float = 3.0, decay: float
     steps, relative = [], []
     for i, norm in enumerate(norms):
         now = average / weight if weight else norm  # the weights of the past sum to 1 - decay^i
-        # not <=, so that nan is a spike; a gradient that was exactly zero until now has no scale to compare with
+        # `not <=` makes NaN a spike.  A gradient that was zero until now has no scale to compare with.
         spike = not norm <= factor * now if now > 0 or norm != norm else False
         if spike:
             steps.append(i)
@@ -82,10 +82,9 @@ def gradient_spikes(norms: Sequence[float], *, factor: float = 3.0, decay: float
 
 
 def redundancy_to_alignment(c: Float[Tensor, "m m"], *, weight: float = 1.0) -> float:
-    """The ratio above; infinite where alignment is perfect, and 0 where there is no redundancy either.
+    """The ratio above: infinite if alignment is perfect, but 0 if there is no redundancy.
 
     weight: the loss's lambda.
-
 
     >>> redundancy_to_alignment(torch.tensor([[0.5, 0.5], [0.0, 0.5]]))
     0.5
@@ -101,7 +100,7 @@ def redundancy_to_alignment(c: Float[Tensor, "m m"], *, weight: float = 1.0) -> 
 
 
 def cross_correlation(z0: Float[Tensor, "n d"], z1: Float[Tensor, "n d"]) -> Float[Tensor, "d d"]:
-    """Correlation over samples of each feature in one view with each in the other; 0 for a feature that is constant.
+    """The correlation, over samples, of each feature in one view with each in the other; 0 for a constant feature.
 
     >>> z = torch.randn(100, 3)
     >>> cross_correlation(z, -z).diagonal().round().tolist()
@@ -122,7 +121,7 @@ def _unit_columns(z: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
 
 
 class Correlation(NamedTuple):
-    """Of two sequences of numbers: linear, and of ranks.
+    """The correlations of two sequences of numbers: Pearson's, and Spearman's of their ranks.
 
     >>> round(loss_accuracy_correlation([1.0, 2.0, 3.0], [1.0, 4.0, 9.0]).spearman, 4)
     1.0
@@ -133,9 +132,9 @@ class Correlation(NamedTuple):
 
 
 def loss_accuracy_correlation(loss: Sequence[float], accuracy: Sequence[float]) -> Correlation:
-    """Over epochs or runs.  Pearson's sees how straight the relation is, Spearman's only whether it is monotonic.
+    """The correlation over epochs or runs.  Pearson's says how linear the relation is, Spearman's how monotonic.
 
-    A sequence that does not vary correlates with nothing: NaN.
+    NaN if a sequence does not vary.
 
     >>> r = loss_accuracy_correlation([4.0, 2.0, 1.0, 0.5], [0.1, 0.2, 0.3, 0.4])
     >>> round(r.pearson, 3), round(r.spearman, 3)
@@ -152,7 +151,7 @@ def loss_accuracy_correlation(loss: Sequence[float], accuracy: Sequence[float]) 
 
 
 def _numbers(name: str, values: Sequence[float]) -> None:
-    """Any numbers, NaN and infinity among them."""
+    """Raise unless these are numbers; NaN and infinity are allowed."""
     if np.ndim(values) != 1 or not np.issubdtype(np.asarray(values).dtype, np.number):
         raise TypeError(f"{name} must be a sequence of numbers, got {values!r:.60}")
 
@@ -164,7 +163,7 @@ def _pearson(x: NDArray[np.float64], y: NDArray[np.float64]) -> float:
 
 
 def _ranks(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Places from 1; equal values share the mean of theirs."""
+    """Ranks from 1.  Equal values share their mean rank."""
     _, where, count = np.unique(x, return_inverse=True, return_counts=True)
     last = np.cumsum(count)
     ranks: NDArray[np.float64] = (last - (count - 1) / 2)[where]
@@ -172,10 +171,10 @@ def _ranks(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def same_slices(directions: Float[Tensor, "k d"]) -> bool:
-    """Whether two ranks hold equal `directions`; every rank must call it, and all get the same answer.
+    """Whether two ranks hold equal `directions`.  Every rank must call it, and all get the same answer.
 
-    W ranks with directions of their own see W times as many.  A global `manual_seed` alike on all ranks, before
-    directions are drawn from the global generator, takes that away without a sign.  On one rank: False.
+    W ranks with different directions see W times as many.  If directions come from the global generator, the same
+    `manual_seed` on all ranks silently makes them equal.  On one rank: False.
 
     >>> same_slices(torch.eye(4))
     False

@@ -1,7 +1,7 @@
-"""Can it be read from a layer how its image was turned?  The rotation and flip probes of SER.
+"""SER's rotation and flip probes: can a probe read from a layer how the image was turned?
 
-The paper does not say what features its probe sees; here they are the mean over a layer's places, and with `pair` those
-of the image as it was beside them.
+The paper does not say which features its probe sees.  Here it sees the mean over a layer's places; with `pair` also
+that of the original image.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -59,9 +59,9 @@ def predict_transform(
     pair: bool = False,
     seed: int = 0,
 ) -> dict[str, float]:
-    """Each image in all its transforms; half of the images train the probe, the other half test it.
+    """The accuracy of a probe that tells the transforms apart.  Half of the images train it, the other half test it.
 
-    An image and its copies are on one side, so that no image can be recognised.
+    An image and its transforms are in the same half, so that no image can be recognised.
     """
     check.images(images)
     check.whole(0, seed=seed)

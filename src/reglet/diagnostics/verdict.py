@@ -1,6 +1,6 @@
-"""What is wrong with a representation, if anything: a name, the evidence, the cause, and what to do next.
+"""The doctor's verdict on a representation: a name, the evidence, the cause, and what to do next.
 
-`Symptoms` are what is known, `measure` makes numbers of them, and `diseases` judges the numbers.
+`Symptoms` hold what is known, `measure` makes numbers of them, and `diseases` judges the numbers.
 """
 
 import math
@@ -29,16 +29,16 @@ EXIT_CODES: dict[Level, int] = {
 
 @dataclass(frozen=True)
 class Symptoms:
-    """What is known; everything but the features may be missing, and is then not judged.
+    """What is known.  Everything except the features may be missing, and is then not judged.
 
-    features: of the encoder in evaluation mode, of different images.
-    views: the encoder's features of two views of each image, and `embeddings` what the projector makes of them.
-    gradients: norm of each term's gradient with respect to the embeddings, on one batch.
-    batch_share, mode_gap: as `batch_dependence` defines them, at the batch of the training.
+    features: of different images, by the encoder in evaluation mode.
+    views: the encoder's features of two views of each image.  embeddings: the projector's outputs for them.
+    gradients: the norm of each term's gradient with respect to the embeddings, on one batch.
+    batch_share, mode_gap: see `batch_dependence`; at the batch size of the training.
     same_slices: whether two ranks average over the same directions.
-    batch: samples that the loss sees together.
-    classes: of a classifier, whose features need no more than classes - 1 directions.
-    steps: that the network was trained for.
+    batch: the number of samples that the loss sees together.
+    classes: of a classifier, whose features need at most classes - 1 directions.
+    steps: the number of training steps.
 
     >>> Symptoms(features=torch.randn(512, 16), classes=10).views is None
     True
@@ -58,9 +58,9 @@ class Symptoms:
 
 @dataclass(frozen=True)
 class Verdict:
-    """findings: about the run, the gravest first; at least one.  numbers: everything that was measured.
+    """findings: about the run, at least one, the worst first.  numbers: everything that was measured.
 
-    remarks: what is worth knowing and says nothing about the run's health.
+    remarks: worth knowing, but not about the run's health.
 
     >>> from reglet.diagnostics import diagnose
     >>> verdict = diagnose(Symptoms(features=torch.zeros(512, 16)))

@@ -1,4 +1,4 @@
-"""Accuracy in each domain: what is left of it where the data come from elsewhere."""
+"""Accuracy in each domain."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class DomainShift:
 
     @property
     def mean(self) -> float:
-        """Each domain counts the same, as in DomainBed."""
+        """The mean over domains, which count the same, as in DomainBed."""
         return sum(self.accuracy.values()) / len(self.accuracy)
 
     @property
@@ -25,7 +25,7 @@ class DomainShift:
 
     @property
     def gap(self) -> float:
-        """From the best domain to the worst."""
+        """The difference between the best domain and the worst."""
         return max(self.accuracy.values()) - min(self.accuracy.values())
 
 
@@ -36,7 +36,7 @@ def domain_shift(
     *,
     names: Sequence[str] | None = None,
 ) -> DomainShift:
-    """Of class predictions, by domain; `names` by the domain's number.
+    """The accuracy of class predictions in each domain.  names: by the number of the domain.
 
     >>> import torch
     >>> shift = domain_shift(torch.tensor([0, 1, 1, 1]), torch.tensor([0, 1, 0, 0]), torch.tensor([0, 0, 0, 1]))

@@ -1,7 +1,7 @@
-"""Random numbers for each image, from a generator of its own.
+"""Random numbers for each image, from its own generator.
 
-An image's numbers are a function of (seed, name, index of the image), so it gets the same corruption whatever batch it
-is in, and the same at every severity, which then differ in strength alone.
+They depend only on (seed, name, index of the image).  So an image gets the same corruption in any batch, and severities
+differ only in strength.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ from torch import Tensor
 
 
 class Draws:
-    """One generator per image, all at the same place in their sequences.
+    """One generator for each image.  All are at the same place in their sequences.
 
     >>> a, b = Draws([3, 4], seed=0, name="snow"), Draws([4], seed=0, name="snow")
     >>> bool((a.normal(2)[1] == b.normal(2)[0]).all())
@@ -22,7 +22,7 @@ class Draws:
     """
 
     def __init__(self, index: Sequence[int], *, seed: int, name: str) -> None:
-        # numpy's, because torch's CPU generator takes 32 bits of its seed: no room for a seed, a name and an index
+        # numpy's, because torch's CPU generator takes only 32 bits, too few for a seed, a name and an index
         self.generators = [np.random.default_rng((seed, crc32(name.encode()), i)) for i in index]
 
     def normal(self, *shape: int) -> Float[Tensor, "n *shape"]:

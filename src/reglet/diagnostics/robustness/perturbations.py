@@ -26,7 +26,7 @@ Frames = Callable[[Tensor, list[float], float, Draws], Iterator[Tensor]]  # imag
 
 
 def _noisy(add: Callable[[Images, float, Draws], Images]) -> Frames:
-    """The clean image, then noise that is drawn anew for every frame."""
+    """The clean image, then frames with new noise each."""
 
     def frames(x: Images, times: list[float], strength: float, draws: Draws) -> Iterator[Images]:
         yield x
@@ -37,7 +37,7 @@ def _noisy(add: Callable[[Images, float, Draws], Images]) -> Frames:
 
 
 def _each(change: Callable[[Images, float, float], Images]) -> Frames:
-    """Every frame a function of the image and the time alone."""
+    """Frames that depend only on the image and the time."""
 
     def frames(x: Images, times: list[float], strength: float, draws: Draws) -> Iterator[Images]:
         for t in times:
@@ -78,7 +78,7 @@ def _spatter(x: Images, times: list[float], strength: float, draws: Draws) -> It
 
 
 def _rows(field: Float[Tensor, "n c h w"], first: float, count: int) -> Float[Tensor, "n c count w"]:
-    """`count` rows from `first` on, between two rows where it is no whole number."""
+    """`count` rows from `first` on, interpolated if it is not a whole number."""
     low = int(first)
     here = field[:, :, low : low + count]
     return here if first == low else torch.lerp(here, field[:, :, low + 1 : low + 1 + count], first - low)
@@ -112,7 +112,7 @@ def _scale(x: Images, t: float, strength: float) -> Images:
 
 
 def _tilt(x: Images, t: float, strength: float) -> Images:
-    """Turned in space about both axes, seen from a distance of the diagonal, which is also the focal length."""
+    """The image turned in space about both axes, seen from a distance of its diagonal, which is the focal length."""
     angle = math.radians(t - 15) * strength
     f = math.hypot(*x.shape[2:])
     c, s = math.cos(angle), math.sin(angle)
@@ -135,7 +135,7 @@ PERTURBATIONS: dict[str, Frames] = {
     "tilt": _each(_tilt),
     "scale": _each(_scale),
     "speckle_noise": _noisy(lambda x, k, draws: noise.speckle(x, 0.05 * k, draws)),
-    # pixels even at 224 px, of which s times would be nothing: as noise
+    # only a few pixels even at 224 px, so it is scaled like noise
     "gaussian_blur": _each(lambda x, t, k: gaussian_blur(x, (0.25 + 0.035 * t) * k * scaling.noise(x))),
     "spatter": _spatter,
     "shear": _each(_shear),
@@ -152,7 +152,7 @@ def frames_of(
     seed: int = 0,
     index: Int[Tensor, " n"] | None = None,
 ) -> Iterator[Float[Tensor, "n c h w"]]:
-    """The frames of the perturbation `name` for all images, one after the other; arguments as `corrupt` has them."""
+    """The frames of the perturbation `name` for all images, one after another.  Arguments are those of `corrupt`."""
     if name not in PERTURBATIONS:
         raise ValueError(no_such("perturbation", name, PERTURBATIONS))
     if severity not in SEVERITIES or frames < 2:

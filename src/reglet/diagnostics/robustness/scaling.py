@@ -1,4 +1,4 @@
-"""From 224 px, for which ImageNet-C and ImageNet-P give their severities, to any other size.
+"""Scales severities, which ImageNet-C and ImageNet-P give for 224 px, to any other size.
 
 With s = side / 224:
 
@@ -6,10 +6,10 @@ With s = side / 224:
     noise      times sqrt(s)      deviations of noise, share of dead pixels, JPEG steps, jitter of single pixels
     the rest   as it is           brightness, contrast, fog, zooms, angles
 
-The noise of one pixel is not a length: at s = 1/7 the same deviation would hide far more of a 32 px picture, and s
-times it, what averaging 7 x 7 pixels leaves of it, next to nothing.  sqrt(s) lies between, and gives about what
-CIFAR-10-C has at 32 px: Gaussian 0.030 to 0.144 (theirs 0.04 to 0.10), shot noise 420 to 21 photons (500 to 50),
-impulses 0.011 to 0.102 (0.01 to 0.07).
+The noise of one pixel is not a length.  At s = 1/7, the same deviation would hide far more of a 32 px picture.  s times
+the deviation is what averaging 7 x 7 pixels leaves, almost nothing.  sqrt(s) lies between, and is close to CIFAR-10-C
+at 32 px: Gaussian 0.030 to 0.144 (theirs 0.04 to 0.10), shot noise 420 to 21 photons (500 to 50), impulses 0.011 to
+0.102 (0.01 to 0.07).
 """
 
 from torch import Tensor

@@ -1,4 +1,4 @@
-"""Accuracy under corruption and along perturbation sequences, with the clean figure beside it."""
+"""Accuracy under corruptions and along perturbation sequences, beside the clean accuracy."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ class Robustness:
 
     @property
     def mean(self) -> float:
-        """Over corruptions and severities: what SER's tables print."""
+        """The mean over corruptions and severities, as in SER's tables."""
         return sum(map(_mean, self.accuracy.values())) / len(self.accuracy)
 
     def mean_corruption_error(self, baseline: "Robustness", *, relative: bool = False) -> float:
         """mean over corruptions of sum_s E_s / sum_s E^baseline_s; ImageNet-C's baseline is AlexNet.
 
-        relative: what the errors E_s exceed the clean error by, in place of E_s.
+        relative: replace E_s by its excess over the clean error.
         """
         if self.severities != baseline.severities or self.accuracy.keys() != baseline.accuracy.keys():
             raise ValueError("the baseline was measured on other corruptions or severities")
@@ -83,7 +83,7 @@ def correct_under_corruption(
     seed: int = 0,
     batch: int = 256,
 ) -> Float[Tensor, " n"]:
-    """For each image the share of corruptions and severities under which `predict` is right.
+    """The share of corruptions and severities under which `predict` is right, for each image.
 
     >>> images, labels = torch.zeros(4, 3, 8, 8), torch.tensor([0, 0, 1, 1])
     >>> always_one = lambda x: torch.ones(len(x), dtype=torch.int64)
@@ -102,7 +102,7 @@ def correct_under_corruption(
 
 @dataclass(frozen=True)
 class Stability:
-    """accuracy: perturbation -> accuracy over all frames but the clean first of noises (what SER prints).
+    """accuracy: perturbation -> accuracy over all frames, without the clean first frame of noises (as in SER's tables).
 
     flip_rate: how often the prediction differs from that of the frame before; for noises, from that of the clean image.
     """
