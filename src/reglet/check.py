@@ -1,7 +1,7 @@
-"""What public calls ask of their arguments, and of what they computed.
+"""Checks of arguments and results of public calls.
 
 Arguments are checked when an object is built.  An error says what was expected and what came.  Values of tensors are
-looked at only where that is free: reading them from an accelerator would make every step wait.
+read only where that is free: reading them from an accelerator would make every step wait.
 """
 
 import math
@@ -11,7 +11,7 @@ from numbers import Integral, Real
 import torch
 from torch import Tensor
 
-_AT_ONCE = 1 << 24  # numbers that are looked at
+_AT_ONCE = 1 << 24  # numbers that are checked at a time
 
 
 def positive(**values: object) -> None:
@@ -38,7 +38,7 @@ def probability(**values: object) -> None:
 
 
 def below_one(**values: object) -> None:
-    """A share that may be nothing but not all: dropout, label smoothing."""
+    """A share that may be 0 but not 1: dropout, label smoothing."""
     for name, value in values.items():
         if not 0 <= _real(name, value, "a number in [0, 1)") < 1:
             raise ValueError(f"{name} must be a number in [0, 1), got {value}")
@@ -68,7 +68,7 @@ def whole(least: int, /, **values: object) -> None:
 
 
 def odd(**values: object) -> None:
-    """Of windows, which have a middle."""
+    """Odd numbers, for windows, which need a middle."""
     whole(1, **values)
     for name, value in values.items():
         if isinstance(value, Integral) and value % 2 == 0:
@@ -83,7 +83,7 @@ def grid(**values: object) -> None:
 
 
 def numbers(name: str, values: object, *, each: Callable[..., None] = finite) -> None:
-    """One or more numbers, of which `each` holds."""
+    """One or more numbers, each checked by `each`."""
     if not isinstance(values, tuple | list) or not values:
         raise TypeError(f"{name} must be a sequence of numbers, got {_shown(values)}")
     for value in values:
@@ -110,7 +110,7 @@ def floating(**values: object) -> None:
 
 
 def tensor(name: str, x: object, *shape: int | None, floating: bool = True) -> None:
-    """A floating-point tensor of that shape, which is not empty.  None: any size there; -1, last: any further axes."""
+    """A floating-point tensor of that shape, not empty.  None means any size, and -1 at the end any further axes."""
     more, shape = shape[-1:] == (-1,), tuple(size for size in shape if size != -1)
     expected = "a floating-point tensor" if floating else "a tensor"
     expected += f" ({', '.join('_' if size is None else str(size) for size in shape)}{', ...' if more else ''})"
@@ -124,7 +124,7 @@ def tensor(name: str, x: object, *shape: int | None, floating: bool = True) -> N
 def tensors(axes: Sequence[str], **given: object) -> None:
     """Floating-point tensors, each with its axes by letters: `tensors(["v n d", "k d"], z=z, directions=w)`.
 
-    A letter is the same size wherever it stands.
+    A letter means the same size everywhere.
     """
     sizes: dict[str, int] = {}
     for letters, (name, x) in zip((part.split() for part in axes), given.items(), strict=True):
@@ -136,7 +136,7 @@ def tensors(axes: Sequence[str], **given: object) -> None:
 
 
 def images(x: object, *, channels: tuple[int, ...] | None = None, floating: bool = True) -> None:
-    """(n, c, h, w), not empty, floating point in [0, 1] or, where that is not asked for, uint8 in 0..255."""
+    """Images (n, c, h, w), not empty: floating point in [0, 1] or, unless `floating`, uint8 in 0..255."""
     if not isinstance(x, Tensor) or not (x.is_floating_point() or (x.dtype == torch.uint8 and not floating)):
         got = x.dtype if isinstance(x, Tensor) else _shown(x)
         raise TypeError(f"images are floating point in [0, 1]{'' if floating else ' or uint8 in 0..255'}, got {got}")
@@ -174,7 +174,7 @@ def labels(y: object, *, n: int, classes: int, soft: bool = True) -> None:
 
 
 def class_numbers(n: int | None = None, /, **values: object) -> None:
-    """Labels (n,), from 0 on and however many classes there are.  None: any number of them, but not none."""
+    """Labels (n,) from 0, for any number of classes.  n: None means one or more."""
     for name, y in values.items():
         expected = f"{name} must be {'one or more' if n is None else n} class numbers from 0"
         if not isinstance(y, Tensor) or y.is_floating_point() or y.is_complex() or y.dtype == torch.bool:
@@ -186,7 +186,7 @@ def class_numbers(n: int | None = None, /, **values: object) -> None:
 
 
 def all_finite(**values: Tensor) -> None:
-    """For numbers that are read anyway.  A loss in a training step must not look."""
+    """For numbers that are read anyway.  A loss in a training step must not read them."""
     for name, x in values.items():
         rows = x.split(max(1, _AT_ONCE // max(1, x[0].numel()))) if x.ndim and len(x) else [x]
         if not all(bool(torch.isfinite(part).all()) for part in rows):
@@ -195,13 +195,13 @@ def all_finite(**values: Tensor) -> None:
 
 
 class OverflowsError(ValueError, FloatingPointError):
-    """A result is not finite though the input is.  The loop takes it as it takes NaN: with a bundle to replay."""
+    """A result is not finite although the input is.  The loop treats it like NaN, and writes a bundle to replay."""
 
 
 def no_overflow(name: str, results: Mapping[str, Tensor], *inputs: Tensor) -> None:
-    """Refuse a result that is NaN or infinite though the input is finite: its numbers are too large for their type.
+    """Raise if a result is NaN or infinite although the input is finite: its numbers are too large for their type.
 
-    Looks only where looking is free, see `readable`.  Input that is not finite passes: what came of it says so.
+    It reads values only where that is free, see `readable`.  It does not raise for input that is not finite.
     """
     bad = [key for key, value in results.items() if readable(value) and not _all_finite(value)]
     if bad and all(readable(x) and bool(torch.isfinite(x).all()) for x in inputs):
@@ -217,7 +217,7 @@ def _all_finite(x: Tensor) -> bool:
 
 
 def readable(x: Tensor) -> bool:
-    """Whether looking at a value costs nothing: an ordinary tensor of the CPU, not inside a compiler or a transform."""
+    """Whether reading a value is free: for an ordinary tensor on the CPU, not inside a compiler or a transform."""
     plain = type(x) in (Tensor, torch.nn.Parameter) and x.device.type == "cpu"
     return plain and not torch.compiler.is_compiling() and not torch._C._are_functorch_transforms_active()
 

@@ -1,4 +1,4 @@
-"""Tensors that depend on sizes alone: made on a device once, kept there.
+"""Tensors that depend only on sizes.  They are made once on each device, and kept there.
 
 @kept_on_device
 def table(h: int, w: int, *, device: torch.device) -> Tensor: ...
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch._subclasses.fake_tensor import FakeTensor
 
-MOST = 64  # tensors of one function
+MOST = 64  # kept tensors of one function
 
 
 @runtime_checkable
@@ -23,10 +23,10 @@ class Constant(Protocol):
 
 
 def kept_on_device(make: Callable[..., Tensor]) -> Constant:
-    """`make` is a function of plain values and of a device.  The new function takes `like` instead, a tensor there.
+    """A decorator for a function of plain values and a device.  The new function takes a tensor `like` for the device.
 
-    A fake tensor (torch.export, counters of FLOPs and memory) is neither kept nor answered with a kept one.  A tensor
-    made in inference mode could not be saved for backward, so that mode is off while `make` runs.
+    Fake tensors (torch.export, counters of FLOPs and memory) are not kept, and get no kept tensor.  Inference mode is
+    off while `make` runs, because a tensor made in it could not be saved for backward.
     """
     kept: dict[tuple[Any, ...], Tensor] = {}
 

@@ -1,8 +1,8 @@
 """Collectives that carry gradients.  The only file that imports torch.distributed.
 
-The convention, under which W ranks train as one process does on the whole batch: every rank computes the loss of the
-*whole* batch, and DDP averages the parameter gradients over ranks.  So a rank's embeddings need the sum over ranks of
-what each rank's loss asks of them; the average then divides the W copies out again.
+W ranks should train like one process on the whole batch.  So every rank computes the loss of the *whole* batch, and DDP
+averages the parameter gradients over ranks.  The gradient of a rank's embeddings is therefore the sum over the losses
+of all ranks; DDP's average then divides by W.
 
 `group` is a process group; None means all processes.
 """
@@ -22,7 +22,7 @@ else:
 
 _DTYPES = (torch.float32, torch.float64, torch.float16, torch.bfloat16)
 _ERRORS = (ValueError, TypeError, FloatingPointError)
-_AXES, _TEXT = 6, 400  # how many axes a tensor may have, and the bytes of a message that travel
+_AXES, _TEXT = 6, 400  # the most axes of a tensor, and the most bytes of an error message that are sent
 
 
 def world_size(group: Group = None) -> int:
@@ -34,7 +34,7 @@ def rank(group: Group = None) -> int:
 
 
 def on_any_rank(*flags: bool) -> list[bool]:
-    """Whether each flag is set on any rank.  Asked on the CPU where the group can, so that no device has to wait."""
+    """Whether each flag is set on any rank.  Ranks exchange it on the CPU if they can, so that no device waits."""
     if world_size() == 1:
         return list(flags)
     counts = torch.tensor([float(flag) for flag in flags]).to(_device_of_messages(None))
@@ -59,7 +59,7 @@ class Ranks:
 
     @property
     def own(self) -> slice:
-        """Where this rank's samples lie in the whole batch."""
+        """The place of this rank's samples in the whole batch."""
         me = rank(self.group) if self.size > 1 else 0
         first = sum(self.counts[:me])
         return slice(first, first + self.counts[me])
@@ -78,9 +78,9 @@ class Ranks:
 def agree(x: Tensor | Exception, *, dim: int = 0, group: Group = None) -> Ranks:
     """How many samples each rank has along `dim`.
 
-    A rank whose own samples are no good passes the error instead of a tensor.  Then every rank raises it, and none is
-    left waiting.  All ranks also raise where they differ in more than the number of samples.  It costs one exchange of
-    three kilobytes, on the CPU where the group can.
+    A rank with bad samples passes an error instead of a tensor.  Then every rank raises it, and none waits forever.
+    All ranks also raise if they differ in more than the number of samples.  It costs one exchange of three kilobytes,
+    on the CPU if the group can.
     """
     size = world_size(group)
     if isinstance(x, Tensor) and (x.dtype not in _DTYPES or x.ndim > _AXES):
@@ -108,10 +108,10 @@ def agree(x: Tensor | Exception, *, dim: int = 0, group: Group = None) -> Ranks:
 
 
 def concat_over_ranks(x: Tensor, dim: int = 0, *, group: Group = None, ranks: Ranks | None = None) -> Tensor:
-    """All ranks' `x`, concatenated along `dim` in the order of ranks; they may differ in size there, and only there.
+    """`x` of all ranks, concatenated along `dim` in the order of ranks.  Their sizes may differ only along `dim`.
 
-    Its gradient comes back by reduce-scatter: each rank receives the sum of what all ask of its own part.  One process:
-    `x` itself.  ranks: from an earlier `agree`.
+    The gradient comes back by reduce-scatter: each rank receives the sum of all ranks' gradients for its own part.
+    With one process, `x` itself is returned.  ranks: from an earlier `agree`.
     """
     ranks = agree(x, dim=dim, group=group) if ranks is None else ranks
     if ranks.size == 1:
@@ -129,7 +129,7 @@ def sum_over_ranks(x: Tensor, *, group: Group = None) -> Tensor:
 
 
 def _message(x: Tensor | Exception, dim: int) -> Tensor:
-    """Kind of error, kind of tensor, axes, shape with a 0 at `dim`; then the samples, or the text of the error."""
+    """Kind of error, dtype, number of axes, shape with a 0 at `dim`; then the number of samples, or the error text."""
     out = torch.zeros(3 + _AXES + _TEXT, dtype=torch.int64)
     if isinstance(x, Exception):
         kind = next((i for i, one in enumerate(_ERRORS) if isinstance(x, one)), 0)
@@ -190,7 +190,7 @@ class _Concat(torch.autograd.Function):
 
 
 def _reduce_scatter(own: Tensor, whole: Tensor, group: Group) -> None:
-    newest = getattr(dist, "reduce_scatter_single", None)  # torch 2.13 gave reduce_scatter_tensor another name
+    newest = getattr(dist, "reduce_scatter_single", None)  # torch 2.13 renamed reduce_scatter_tensor
     (newest or dist.reduce_scatter_tensor)(own, whole, group=group)
 
 

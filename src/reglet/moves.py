@@ -1,16 +1,16 @@
-"""From the host to a device in one copy, without waiting for it."""
+"""Copies tensors from the host to a device in one copy, without waiting for it."""
 
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-_ALIGNED = 64  # bytes: every tensor of a pack begins where any kernel may read several numbers at once
+_ALIGNED = 64  # bytes: alignment of the tensors in a pack, so that kernels may read several numbers at once
 
 
 def moved(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
-    """The tensors on `device`.  Those of the host travel packed into one pinned tensor: a small copy costs a GPU as
-    much as a kernel, and the host waits for one from memory that is not pinned.
+    """The tensors on `device`.  Those of the host are packed into one pinned tensor, because a small copy costs a GPU
+    as much as a kernel, and the host waits for copies from memory that is not pinned.
 
     >>> a, b = moved([torch.arange(3), torch.ones(2, 2)], torch.device("cpu"))
     >>> a.dtype, tuple(b.shape)
@@ -23,7 +23,7 @@ def moved(tensors: Sequence[Tensor], device: torch.device) -> list[Tensor]:
 
 
 class Pack:
-    """Tensors of the host side by side in pinned memory, made ahead of their journey, in a thread if need be."""
+    """Host tensors side by side in pinned memory.  It can be made ahead, in another thread."""
 
     def __init__(self, tensors: Sequence[Tensor], device: torch.device) -> None:
         self.tensors, self.device = list(tensors), device
@@ -39,7 +39,7 @@ class Pack:
             place.copy_(x)
 
     def send(self) -> list[Tensor]:
-        """The tensors on the device, parts of one."""
+        """The tensors on the device, as parts of one tensor."""
         if self.host is None:
             return list(self.tensors)
         return self._places(self.host.to(self.device, non_blocking=True))

@@ -1,10 +1,10 @@
-"""Half precision becomes float32 here, and autocast is off: statistics of a batch need the digits.
+"""Half precision becomes float32 here, and autocast is switched off, because statistics of a batch need the digits.
 
     with no_autocast(z):
         loss = statistics(at_least_float32(z))
 
-Autocast alone is not enough: it leaves a bfloat16 input in bfloat16.  The cast alone is not enough either: inside
-autocast a product of two float32 matrices is computed in half precision.
+Both are needed.  Without autocast, a bfloat16 input would still be bfloat16.  With the cast only, autocast would
+compute a product of two float32 matrices in half precision.
 """
 
 from collections.abc import Iterator, Sequence
@@ -17,23 +17,21 @@ from torch import Tensor
 
 
 def at_least_float32(x: Tensor) -> Tensor:
-    """Floating-point numbers of fewer than 32 bits as float32; any other tensor as it is."""
+    """Floating-point numbers of fewer than 32 bits become float32.  Any other tensor stays as it is."""
     return x.float() if x.is_floating_point() and x.dtype.itemsize < 4 else x
 
 
 def of_one_dtype(tensors: Sequence[Tensor]) -> list[Tensor]:
-    """float32 at least, and the widest of them where they differ."""
+    """The tensors in float32 at least, and all in the widest of their types."""
     wide = [at_least_float32(x) for x in tensors]
     widest = torch.float64 if any(x.dtype == torch.float64 for x in wide) else wide[0].dtype
     return [x.to(widest) for x in wide]
 
 
 def no_autocast(x: Tensor) -> AbstractContextManager[object]:
-    """Switch autocast off on the device of `x`.  Does nothing where it is off already, or where the device has none
-    (meta).
+    """Switch autocast off on the device of `x`.  Nothing happens if it is off, or if the device has none (meta).
 
-    Products of float32 are computed in full, even where TF32 is allowed outside
-    (`torch.set_float32_matmul_precision`).
+    Products of float32 are computed in full, even if TF32 is allowed outside (`torch.set_float32_matmul_precision`).
     """
     kind = x.device.type
     on = torch.amp.is_autocast_available(kind) and torch.is_autocast_enabled(kind)
@@ -42,7 +40,7 @@ def no_autocast(x: Tensor) -> AbstractContextManager[object]:
 
 
 def _products_are_full() -> bool:
-    """A compiled method has one precision, which `reglet.engine.settings` sees to."""
+    """A compiled method has one precision; `reglet.engine.settings` makes sure that it is full."""
     return torch.compiler.is_compiling() or torch.get_float32_matmul_precision() == "highest"
 
 
@@ -58,10 +56,10 @@ def _full(off: AbstractContextManager[object]) -> Iterator[None]:
 
 
 class FullBackward:
-    """Full products in the backward pass of one part of a graph, which begins at `leave` and ends at `enter`.
+    """Full products in the backward pass of one part of a graph, which starts at `leave` and ends at `enter`.
 
-    The switch holds for the whole process.  So autograd's other threads see it, and nodes of other parts that are
-    computed in between get full products too.
+    The switch acts on the whole process.  So it holds in autograd's other threads, and also for other nodes that are
+    computed in between.
     """
 
     def __init__(self) -> None:
@@ -93,17 +91,17 @@ class _Switch(torch.autograd.Function):
 
 
 def unit_length(x: Tensor, *, dim: int = -1) -> Tensor:
-    """x / |x| along `dim`, whatever the size of its numbers; zeros stay zeros.
+    """x / |x| along `dim`, for numbers of any size.  Zeros stay zeros.
 
-    `F.normalize` alone makes 0 of float32 numbers above 1e19, whose squares overflow, and leaves rows below 1e-12 as
-    they are.
+    `F.normalize` alone would make 0 of float32 numbers above 1e19, whose squares overflow, and would not scale rows
+    below 1e-12.
     """
     largest = x.abs().amax(dim, keepdim=True)
     return F.normalize(x / largest.where(largest > 0, 1), dim=dim)
 
 
 def in_float64(x: Tensor) -> Tensor:
-    """x as float64: on its device or, where that has no such numbers (MPS), on the host."""
+    """x as float64, on its device or, if that has no float64 (MPS), on the host."""
     return x.double() if has_float64(x.device) else x.cpu().double()
 
 

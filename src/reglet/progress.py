@@ -1,4 +1,4 @@
-"""What a person sees of work that takes more than a second: a bar on a terminal and in a notebook, lines in a log.
+"""Shows work that takes more than a second: as a bar on a terminal and in a notebook, as lines in a log.
 
     with progress.shown():                                  # the command does this; a call from Python is silent
         for batch in progress.track(batches, "features"):   # a list, or give total=
@@ -7,8 +7,8 @@
             ...
         progress.line("a sentence, above the bar")
 
-All of it goes to stderr.  In a log a piece of work says its name once it has taken a second, and again after every 30 s
-in which nothing was said, whatever it is busy with: a thread looks after that.
+Everything goes to stderr.  In a log, a thread prints the name of a piece of work after a second, and again after every
+30 s without a line.
 """
 
 import os
@@ -20,11 +20,11 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-SLOW, QUIET = 1.0, 30.0  # seconds until work is shown at all, and between the lines of a log
+SLOW, QUIET = 1.0, 30.0  # seconds until work is shown, and between the lines of a log
 
 
 class Work:
-    """A piece of work: how much of it is done, and what else is to be said of it."""
+    """A piece of work: how much of it is done, and a note."""
 
     def __init__(self, name: str, total: int | None = None, *, done: int = 0) -> None:
         self.name, self.total, self.done, self.text = name, total, done, ""
@@ -34,7 +34,7 @@ class Work:
         self.done += count
 
     def note(self, text: str) -> None:
-        """What stands behind the bar."""
+        """Sets the text behind the bar."""
         self.text = text
 
     def __str__(self) -> str:
@@ -46,7 +46,7 @@ class Work:
         return self.name + (count if self.total is None else f" {self.done}/{self.total}")
 
     def left(self) -> str:
-        """How long it will take from here, where that can be told."""
+        """The time that is left, if it is known."""
         if self.total is None or self.done <= self.first:
             return ""
         passed = time.perf_counter() - self.since
@@ -67,9 +67,9 @@ def duration(seconds: float) -> str:
 
 
 class Screen:
-    """Where nothing is shown: a library call, and all ranks but the first."""
+    """Shows nothing: for library calls, and for all ranks except the first."""
 
-    bars = False  # whether what is noted is seen as it changes
+    bars = False  # whether a changed note is seen at once
 
     def __init__(self) -> None:
         self.stack: list[Work] = []  # the innermost last
@@ -86,7 +86,7 @@ class Screen:
 
 
 class Lines(Screen):
-    """A log file, a pipe, a terminal without rich."""
+    """For a log file, a pipe, or a terminal without rich."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -122,7 +122,7 @@ class Lines(Screen):
 
 
 class Bars(Screen):
-    """A terminal or a notebook, by rich: a bar for each piece of work, gone when that is done."""
+    """For a terminal or a notebook, by rich.  Each piece of work has a bar until it is done."""
 
     bars = True
 
@@ -168,7 +168,7 @@ def _live(stack: list[Work], console: Any) -> Any:
             table.add_row(Text(str(work)), bar, Text(words, overflow="ellipsis", no_wrap=True))
         return table
 
-    # What is printed to a file in the meantime goes there; what is printed to the terminal, above the bar.
+    # Text printed to a file still goes there; text printed to the terminal appears above the bar.
     catch: dict[str, Any] = {"redirect_stdout": sys.stdout.isatty(), "redirect_stderr": sys.stderr.isatty()}
     return Live(get_renderable=draw, console=console, transient=True, refresh_per_second=4, **catch)
 
@@ -178,7 +178,7 @@ _screen = Screen()
 
 @contextmanager
 def shown(on: bool = True) -> Iterator[None]:
-    """Inside, work is shown, on the first rank.  Inside another `shown` nothing changes."""
+    """Inside, work is shown on the first rank.  Inside another `shown` it does nothing."""
     global _screen
     rank = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))
     if not on or type(_screen) is not Screen or rank != "0":
@@ -207,7 +207,7 @@ def _open() -> Screen:
 
 @contextmanager
 def work(name: str, *, total: int | None = None, done: int = 0) -> Iterator[Work]:
-    """A piece of work, of which `total` parts are to be done."""
+    """A piece of work with `total` parts."""
     screen, piece = _screen, Work(name, total, done=done)
     screen.begin(piece)
     try:
@@ -217,7 +217,7 @@ def work(name: str, *, total: int | None = None, done: int = 0) -> Iterator[Work
 
 
 def track(items: Iterable[T], name: str, *, total: int | None = None) -> Iterator[T]:
-    """The items, one after another; each counts when the next is asked for."""
+    """The items, one after another.  Each counts as done when the next is asked for."""
     count = len(items) if total is None and isinstance(items, Sized) else total
     with work(name, total=count) as piece:
         for item in items:
@@ -230,5 +230,5 @@ def line(text: str) -> None:
 
 
 def in_bars() -> bool:
-    """Whether a bar shows what is noted, so that lines need not repeat it."""
+    """Whether a bar shows notes, so that lines need not repeat them."""
     return _screen.bars

@@ -1,7 +1,7 @@
 """A weight that changes with the step: `weight=cosine(0, 1)`, any function of the step, or a share of the gradient.
 
-A loss takes a `Weight`.  A number stays a number and costs nothing.  A schedule is asked for its value when the loss is
-computed; the loop says which step that is:
+A loss takes a `Weight`.  A number stays a number and costs nothing.  A schedule gives its value when the loss is
+computed.  The loop sets the step:
 
     loss = BarlowTwinsLoss(weight=cosine(0, 0.01))
     for step in range(1000):
@@ -23,9 +23,9 @@ Shape = Literal["constant", "linear", "cosine"]
 
 @dataclass(frozen=True, repr=False)
 class Schedule:
-    """From `start` at step 0 to `end` at the last step, and `end` from there on.
+    """From `start` at step 0 to `end` at the last step, and `end` after it.
 
-    steps: over how many steps; None means all steps of the training.
+    steps: the number of steps; None means all steps of the training.
 
     >>> [round(cosine(0, 1, steps=5)(step), 2) for step in range(6)]
     [0.0, 0.15, 0.5, 0.85, 1.0, 1.0]
@@ -45,7 +45,7 @@ class Schedule:
             raise ValueError(f"a schedule takes at least 1 step, got steps={self.steps}")
 
     def __call__(self, step: int, steps: int | None = None) -> float:
-        """The weight at `step`.  steps: of the training, for a schedule that has no number of its own."""
+        """The weight at `step`.  steps: of the training, for a schedule without its own number of steps."""
         if self.shape == "constant":
             return float(self.end)
         over = self.steps if self.steps is not None else steps
@@ -79,7 +79,7 @@ class Share:
             raise ValueError(f"a share of the gradient is between 0 and 1, got {self.share!r}")
 
 
-# A number, a Schedule or function of the step, a Share; or one of these in the words that `parse` takes.
+# A number, a Schedule or function of the step, a Share; or one of these as text that `parse` takes.
 Weight = int | float | str | Share | Callable[..., float]
 
 
@@ -111,7 +111,7 @@ def constant(value: Number) -> Schedule:
 
 
 def parse(text: str) -> Weight:
-    """What a command line says: `0.5`, `cosine(0, 1)`, `linear(0, 1, steps=1000)`, `share:0.3`.
+    """A weight from text: `0.5`, `cosine(0, 1)`, `linear(0, 1, steps=1000)`, `share:0.3`.
 
     >>> parse("cosine(0,1)")
     cosine(0, 1)
@@ -134,7 +134,7 @@ def parse(text: str) -> Weight:
 
 
 def checked_weight(name: str, weight: Weight) -> Weight:
-    """`weight`, if it is one: a finite number of at least 0, a share, or something to call with the step.
+    """`weight`.  Raises unless it is a finite number of at least 0, a share, or a function of the step.
 
     >>> checked_weight("weight", 0.5), checked_weight("weight", "share:0.3")
     (0.5, Share(share=0.3))
@@ -154,27 +154,27 @@ def checked_weight(name: str, weight: Weight) -> Weight:
 
 
 def at(weight: Weight, step: int | None, steps: int | None = None, *, name: str = "weight") -> float:
-    """The number that `weight` is at `step` of `steps`.  name: what an error calls it.
+    """The value of `weight` at `step` of `steps`.  name: of the weight, for errors.
 
     >>> at(linear(0, 1), 5, 11), at(0.3, None), at(lambda step: 2.0 * step, 3)
     (0.5, 0.3, 6.0)
     """
     if isinstance(weight, Share):
         raise ValueError(
-            f"{name} is a share of the gradient, which this loss cannot keep: give it a number or schedule"
+            f"{name} is a share of the gradient, which this loss does not support: give it a number or schedule"
         )
     if not callable(weight):
         return float(weight)
     if isinstance(weight, Schedule) and weight.shape == "constant":
         return float(weight.end)
     if step is None:
-        raise ValueError(f"{name} is the schedule {weight!r}, and no step was told: call reglet.set_step at every step")
+        raise ValueError(f"{name} is the schedule {weight!r}, and the step is unknown: call reglet.set_step each step")
     value = weight(step, steps) if isinstance(weight, Schedule) else weight(step)
     return float(checked_weight(f"{name} at step {step}", value))  # type: ignore[arg-type]
 
 
 class Scheduled:
-    """A module with weights that may be schedules.  `self.now("weight")` is what `self.weight` is at this step.
+    """A module with weights that may be schedules.  `self.now("weight")` is the value of `self.weight` at this step.
 
     >>> class Norm(Scheduled, nn.Module):
     ...     weight = linear(0, 1)
@@ -200,7 +200,7 @@ class Scheduled:
 
 
 def set_step(module: nn.Module, step: int, steps: int | None = None) -> None:
-    """Tell the scheduled weights of `module` and of everything inside it that this is `step` of `steps`, from 0.
+    """Set the step of all scheduled weights in `module`: `step` of `steps`, counted from 0.
 
     >>> from reglet.losses import BarlowTwinsLoss
     >>> loss = BarlowTwinsLoss(weight=cosine(0, 0.01))

@@ -1,4 +1,4 @@
-"""Random numbers for a while: the global generators start at a seed inside, and outside nothing has happened."""
+"""Seeds the global generators inside a block, and restores them afterwards."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +9,7 @@ import torch
 
 @contextmanager
 def seeded(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
-    """The generators of the CPU and of `device` alone.  `torch.manual_seed` would seed those of every GPU, for good.
+    """Seeds the generators of the CPU and of `device`.  `torch.manual_seed` would seed every GPU, for good.
 
     >>> before = torch.get_rng_state()
     >>> with seeded(0):
@@ -29,7 +29,7 @@ def seeded(seed: int, device: torch.device | str = "cpu") -> Iterator[None]:
 
 
 def reseed(seed: int, device: torch.device | str = "cpu") -> None:
-    """Start the generators of the CPU and of `device` at `seed`, and leave those of other GPUs alone."""
+    """Seed the generators of the CPU and of `device`, but not those of other GPUs."""
     device = torch.device(device)
     torch.default_generator.manual_seed(seed)
     for i in _gpus(device):
@@ -39,7 +39,7 @@ def reseed(seed: int, device: torch.device | str = "cpu") -> None:
 
 
 def _only(device: torch.device) -> Any:
-    """torch's module of a kind of which a machine has one, such as MPS."""
+    """torch's module for a kind of device of which a machine has one, such as MPS."""
     return torch.get_device_module(device)
 
 

@@ -1,12 +1,12 @@
 """A share of the gradient instead of a weight: `weight="share:0.3"`.
 
-With n_i the norm of the gradient of term i, before its weight c_i, and R the sum of the norms of all terms that have a
-weight of their own, terms with shares s_i get
+n_i is the norm of the gradient of term i, before its weight c_i.  R is the sum of the norms of all terms that have a
+fixed weight.  Terms with shares s_i get
 
     c_i = s_i / (1 - sum_j s_j)  R / n_i        so that     c_i n_i / (R + sum_j c_j n_j) = s_i
 
-A view loss measures on the embeddings, at every step: that is the share which `reglet.Doctor` shows.  What is added
-to a network by `Regularized`, `Equivariant` or `Preserved` is measured on the network's weights, at some of the steps.
+A view loss measures gradients on the embeddings, at every step.  `reglet.Doctor` shows the same share.  Terms that are
+added by `Regularized`, `Equivariant` or `Preserved` are measured on the network's weights, at some of the steps.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -20,11 +20,11 @@ from reglet.schedules import Scheduled, Share, Weight, checked_weight
 from reglet.types import Scalar, Terms
 
 EVERY, FIRST = 20, 10  # steps between two measurements, after the first steps, which are all measured
-NEW = 0.4  # what a measurement counts in the mean of all: that of a single batch can be off by a factor of 2
+NEW = 0.4  # weight of a measurement in the mean: a single batch can be off by a factor of 2
 
 
 def gradient_norm(term: Tensor, tensors: Sequence[Tensor]) -> Scalar:
-    """Of `term`'s gradient with respect to all `tensors` together."""
+    """The norm of `term`'s gradient with respect to all `tensors` together."""
     own = [x for x in tensors if x.requires_grad]
     if not term.requires_grad or not own:
         return _norm([], term)
@@ -32,7 +32,7 @@ def gradient_norm(term: Tensor, tensors: Sequence[Tensor]) -> Scalar:
 
 
 def _norm(grads: Sequence[Tensor | None], like: Tensor) -> Scalar:
-    """In float64 where the device has it, so that squares of tiny numbers are not lost."""
+    """In float64 if the device has it, so that squares of tiny numbers are not lost."""
     exact = torch.float64 if has_float64(like.device) else torch.float32
     found = [torch.linalg.vector_norm(g.detach(), dtype=exact) for g in grads if g is not None]
     return torch.linalg.vector_norm(torch.stack(found)) if found else torch.zeros((), dtype=exact, device=like.device)
@@ -40,7 +40,7 @@ def _norm(grads: Sequence[Tensor | None], like: Tensor) -> Scalar:
 
 @torch.compiler.disable
 def factors(shares: Mapping[str, float], norms: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """c_i of each term in `shares`; NaN where its gradient, or that of all others, is zero.
+    """c_i of each term in `shares`; NaN if its gradient, or that of all others, is zero.
 
     >>> found = factors({"a": 0.25}, {"a": torch.tensor(2.0), "b": torch.tensor(3.0)})
     >>> found["a"].item()  # 0.5 * 2 is a quarter of 0.5 * 2 + 3
@@ -55,10 +55,10 @@ def factors(shares: Mapping[str, float], norms: Mapping[str, Tensor]) -> dict[st
 
 
 def require_room(shares: Iterable[float]) -> None:
-    """An error where the other terms would be left without any gradient."""
+    """Raise if no gradient would be left for the other terms."""
     given = list(shares)
     if sum(given) >= 1:
-        raise ValueError(f"shares of the gradient add up to less than 1, got {' + '.join(map(str, given))}")
+        raise ValueError(f"shares of the gradient must add up to less than 1, got {' + '.join(map(str, given))}")
 
 
 class SharedWeight(Scheduled, nn.Module):
@@ -67,11 +67,10 @@ class SharedWeight(Scheduled, nn.Module):
         weight = SharedWeight("share:0.3")
         loss = task + weight(penalty, task, on=net.parameters())
 
-    A share is measured on those of `on` that the penalty reaches, in the first ten steps and every twenty after them,
-    with one more backward pass for each of the two sides.  In the first steps the share is exact.  After them the
-    weight is a moving geometric mean of what was measured, and stays in between.  Before the penalty has a gradient,
-    its weight is 0.
-    `reglet.set_step` says which step it is; without it, calls are counted.
+    A share is measured on those of `on` that the penalty reaches, in each of the first ten steps and in every twentieth
+    step after them.  A measurement takes one more backward pass for each of the two sides.  In the first steps the
+    share is exact.  After them the weight is a moving geometric mean of the measurements.  Before the penalty has a
+    gradient, its weight is 0.  `reglet.set_step` sets the step; without it, calls are counted.
 
     >>> w = torch.ones(2, requires_grad=True)
     >>> weight = SharedWeight("share:0.5")
@@ -91,11 +90,11 @@ class SharedWeight(Scheduled, nn.Module):
             self.register_buffer("mean_weight", torch.zeros(()))  # geometric, of all measurements
 
     def forward(self, term: Tensor, rest: Tensor, *, on: Iterable[Tensor]) -> Tensor:
-        """`term` with its weight.  rest: the loss without it.  on: what the gradients are compared on."""
+        """`term` with its weight.  rest: the loss without it.  on: the tensors on which gradients are compared."""
         return self.value(term, rest, on=on) * term
 
     def value(self, term: Tensor, rest: Tensor, *, on: Iterable[Tensor]) -> float | Tensor:
-        """The weight alone, for a term that is shown in parts."""
+        """The weight only, for a term that consists of parts."""
         if not isinstance(self.weight, Share):
             return self.now("weight")
         if self.training and term.requires_grad and torch.is_grad_enabled():
@@ -132,11 +131,11 @@ def keep_shares(
     *,
     ranks: Ranks,
 ) -> dict[str, Tensor]:
-    """What each weight in `shares` is at this step.
+    """The value of each weight in `shares` at this step.  If a norm is zero, the weight is 1.
 
-    terms: of a loss that takes 1 for these weights.  owners: weight -> the terms that it multiplies; the norm of
-    several is the sum of theirs, as the doctor counts.  Where a norm is zero, the weight is 1.
-    tensors: embeddings, this rank's part of them.
+    terms: of a loss that takes 1 for these weights.
+    owners: weight -> the terms that it multiplies.  The norm of several terms is the sum of theirs, as in the doctor.
+    tensors: this rank's part of the embeddings.
     """
     require_room(share.share for share in shares.values())
     squares = torch.stack([gradient_norm(term, tensors).square() for term in terms.values()]).detach()
@@ -146,6 +145,6 @@ def keep_shares(
     totals = {weight: torch.stack([norms[name] for name in names]).sum() for weight, names in owners.items()}
     rest = {f"rest.{name}": norm for name, norm in norms.items() if not any(name in names for names in owners.values())}
     if not rest:
-        raise ValueError(f"{', '.join(shares)}: every term has a share of the gradient. Give one of them a weight")
+        raise ValueError(f"{', '.join(shares)}: all terms are shares of the gradient. Give one of them a weight")
     found = factors({weight: share.share for weight, share in shares.items()}, totals | rest)
     return {weight: torch.where(c.isfinite(), c, 1.0) for weight, c in found.items()}

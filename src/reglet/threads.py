@@ -1,4 +1,4 @@
-"""Threads on which an operation of torch stays on the thread that calls it."""
+"""Threads that compute alone: an operation of torch stays on the thread that calls it."""
 
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
@@ -9,11 +9,11 @@ import torch
 def single_threads(count: int) -> ThreadPoolExecutor:
     """`count` threads that compute alone.
 
-    Otherwise every thread that calls torch gets helpers of its own.  They wait for work by spinning, on the cores that
-    the others compute on.
+    Otherwise every thread that calls torch gets its own helper threads.  They spin while they wait, on the cores where
+    the others compute.
 
-    torch.set_num_threads holds for the thread that calls it and for those that begin later.  So the threads begin, set
-    themselves to one, and the last line sets the later ones right.
+    torch.set_num_threads acts on the calling thread and on threads that start later.  So our threads start and set
+    themselves to one; then the old number is restored for later threads.
     """
     before, ready = torch.get_num_threads(), Barrier(count)
     pool = ThreadPoolExecutor(count, "reglet", initializer=_alone)
@@ -23,5 +23,5 @@ def single_threads(count: int) -> ThreadPoolExecutor:
 
 
 def _alone() -> None:
-    torch.get_num_threads()  # a thread's first call sets it to the common number: so it comes before our own
+    torch.get_num_threads()  # a thread's first call would overwrite our number with the default
     torch.set_num_threads(1)

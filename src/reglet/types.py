@@ -1,4 +1,4 @@
-"""Axis letters and the few shapes everything agrees on.
+"""Axis letters, and the types that all rooms share.
 
 v views   n samples   t tokens   d features   c channels   h w height, width   k slices
 """
@@ -14,23 +14,23 @@ from torch import Tensor
 
 Scalar = Float[Tensor, ""]
 Terms = dict[str, Tensor]  # name -> weighted scalar: the loss is their sum, the log is the dict
-INVARIANCE = ("invariance", "alignment")  # what losses call the term that the others hold against
+INVARIANCE = ("invariance", "alignment")  # names of the term that draws views together
 P = TypeVar("P")
 
 
 class WrongKindError(TypeError, ValueError):
-    """A network, a block or its output is not of the kind that was asked for.  The command line shows it in words,
-    unlike a TypeError that Python raised: that one is our fault."""
+    """A network, a block or its output is not of the expected kind.  The command line shows it as a message.  A plain
+    TypeError is our own fault, and is shown with its traceback."""
 
 
 def total(terms: Terms) -> Scalar:
-    """The scalar that a loss is: the sum of its terms."""
+    """The scalar loss: the sum of its terms."""
     return reduce(add, terms.values())
 
 
 @runtime_checkable
 class ViewLoss(Protocol):
-    """VISReg, SMI, VICReg, ...: embeddings of two views or ten."""
+    """A loss on the embeddings of several views: VISReg, SMI, VICReg, ..."""
 
     def __call__(self, *views: Tensor) -> Scalar: ...
 
@@ -39,14 +39,14 @@ class ViewLoss(Protocol):
 
 @runtime_checkable
 class BlockLoss(Protocol):
-    """SIM: what goes into a block, what comes out."""
+    """A loss on the input and output of a block: SIM."""
 
     def __call__(self, x: Tensor, y: Tensor) -> Scalar: ...
 
 
 @runtime_checkable
 class LatentLoss(Protocol):
-    """LatentDR, BatchFormer, manifold mixup: latents, labels, the shared classifier."""
+    """A loss on latents, labels and the shared classifier: LatentDR, BatchFormer, ..."""
 
     def __call__(self, z: Tensor, y: Tensor, head: Callable[[Tensor], Tensor]) -> Scalar: ...
 
@@ -55,7 +55,7 @@ class LatentLoss(Protocol):
 
 @runtime_checkable
 class Transform(Protocol[P]):
-    """Anything random: a view policy, a latent operator, a group action.  Draw once, apply purely."""
+    """A random operation: a view policy, a latent operator, a group action.  It draws first, and applies the draw."""
 
     def draw(self, n: int, generator: torch.Generator | None = None) -> P: ...
 

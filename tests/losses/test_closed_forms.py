@@ -501,7 +501,7 @@ def test_weights_of_sliced_losses_may_be_schedules() -> None:
 
     z = torch.randn(2, 16, 4, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     loss = reglet.VISRegLoss(lam=linear(0.0, 1.0), shape=cosine(0, 1), slices=32).eval()
-    with pytest.raises(ValueError, match="no step was told"):
+    with pytest.raises(ValueError, match="the step is unknown"):
         loss(z)
     for step, lam in ((0, 0.0), (2, 0.5), (4, 1.0)):
         reglet.set_step(loss, step, 5)

@@ -1,4 +1,4 @@
-"""The decorators of the paper's Algorithm 1, for those who write their blocks themselves.
+"""The decorators of the paper's Algorithm 1, for blocks that you write yourself.
 
     class ResNetBlock(nn.Module):
         @init_SIM()                                       # step 1
@@ -35,8 +35,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 def init_SIM(
     sim: SIM | None = None, *, channels: tuple[str, str] = ("in_channels", "out_channels")
 ) -> Callable[[F], F]:
-    """Give each block a head.  `channels` names the arguments of `__init__`, or else the attributes that it sets,
-    that hold the numbers of channels going in and coming out.
+    """Give each block a head.
+
+    channels: the names of the numbers of input and output channels, as arguments of `__init__` or attributes of the
+        block.
 
     >>> class Block(nn.Module):
     ...     @init_SIM(channels=("width", "width"))
@@ -84,7 +86,7 @@ def _number(block: nn.Module, arguments: dict[str, Any], name: str) -> int:
 
 
 def forward_with_SIM() -> Callable[[F], F]:
-    """Let the block's head see what goes into `forward` and what comes out.
+    """Show the block's head the input and output of `forward`.
 
     >>> class Block(nn.Module):
     ...     @init_SIM()
@@ -117,7 +119,7 @@ def forward_with_SIM() -> Callable[[F], F]:
 
 
 def collect_SIM(model: nn.Module) -> Scalar:
-    """The SIM loss of all decorated blocks in `model`, of all training forwards since it was last asked for.
+    """The SIM loss of all decorated blocks in `model`, over all training forwards since the last call.
 
     >>> class Block(nn.Module):
     ...     @init_SIM()

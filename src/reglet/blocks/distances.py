@@ -1,6 +1,6 @@
-"""How far a prediction is from its target.
+"""Distances between a prediction and its target.
 
-All take (..., samples, tokens, features) and give the mean over these three axes: a scalar for one head, (h,) for h.
+All take (..., samples, tokens, features) and return the mean over these three axes: a scalar for one head, (h,) for h.
 """
 
 import torch
@@ -30,7 +30,7 @@ class Standardize(nn.Module):
 
 
 def l2(u: Tokens, v: Tokens) -> Means:
-    """mean over tokens of ||u - v||_2: what the authors' code computes on standardized tokens."""
+    """The mean over tokens of ||u - v||_2, as the authors' code computes it on standardized tokens."""
     return ((u - v).square().sum(-1) + 1e-12).sqrt().mean((-2, -1))
 
 
@@ -52,13 +52,13 @@ def cosine(u: Tokens, v: Tokens) -> Means:
 
 
 def kl(u: Tokens, v: Tokens) -> Means:
-    """KL(softmax(v) || softmax(u)) over features, mean over tokens; the code divides by the batch size only."""
+    """KL(softmax(v) || softmax(u)) over features, mean over tokens.  The code divides only by the batch size."""
     log_q, log_p = u.log_softmax(-1), v.log_softmax(-1)
     return (log_p.exp() * (log_p - log_q)).sum(-1).mean((-2, -1))
 
 
 def wasserstein(u: Tokens, v: Tokens) -> Means:
-    """1-D Wasserstein distance of a feature's values over the tokens, mean over samples and features."""
+    """The 1-D Wasserstein distance between a feature's values over the tokens, mean over samples and features."""
     return (u.sort(-2).values - v.sort(-2).values).abs().mean(ALL)
 
 
@@ -72,4 +72,4 @@ DISTANCES = {
     "kl": kl,
     "wasserstein": wasserstein,
 }
-STANDARDIZED = {"norm_l2", "norm_mse", "l1"}  # of tokens standardized first; the others take them as they are
+STANDARDIZED = {"norm_l2", "norm_mse", "l1"}  # these take standardized tokens, the others raw ones

@@ -2,17 +2,17 @@
 
     l_ij = -log exp(s(z_ij, z'_ij)/tau) / (exp(s(z_ij, z'_ij)/tau) + sum_u exp(s(z_ij, u)/tau)),   L = mean of l_ij
 
-s is the cosine; z_ij and z'_ij are the tokens of image i at place j in two views, one of them brought to the frame of
-the other.  u runs over the tokens of all other images, in z' (cross-view) and, with `intra`, in z.  The other tokens
-of image i are neither positive nor negative.
+s is the cosine.  z_ij and z'_ij are the tokens of image i at place j in two views, one of them moved to the frame of
+the other.  u runs over the tokens of all other images, in z' (cross-view) and, with `intra`, in z.  The other tokens of
+image i are neither positive nor negative.
 
-The paper has both kinds of negatives, and anchors on one side.  The authors' code has cross-view negatives only, and
-the mean over both sides; a gather in it cuts the gradient of anchors and keys, so it trains nothing.  Here negatives
-and sides are arguments, and the gradient goes to whatever wants one.
+The paper has both kinds of negatives, and anchors on one side.  The authors' code has only cross-view negatives, and
+the mean over both sides.  A gather in it cuts the gradient of anchors and keys, so it trains nothing.  Here negatives
+and sides are arguments, and both anchors and keys get a gradient.
 
-Computed as log(1 + sum_u exp(s_u - s_pos)), whose gradient keeps its digits where the positive wins by far.  The
-gradient of a scalar is known as soon as the scalar is: so the scores of a few anchors with all keys serve for both, and
-make room for those of the next anchors.  Never more than `block` scores exist, and each is computed once.
+It is computed as log(1 + sum_u exp(s_u - s_pos)), whose gradient keeps its digits when the positive wins by far.  Value
+and gradient are computed together: the scores of a few anchors with all keys serve for both, and are then overwritten.
+At most `block` scores exist at a time, and each is computed once.
 """
 
 import math
@@ -28,9 +28,9 @@ from reglet.blocks.two_places import unit
 from reglet.precision import no_autocast
 from reglet.types import Scalar
 
-LEAST = 1e-6  # temperature: float32 tells no scores apart that differ by less
+LEAST = 1e-6  # temperature: float32 cannot tell scores apart that differ by less
 BLOCK = 1 << 21  # scores at a time: 8 MB, a CPU's cache
-LARGE_BLOCK = 1 << 26  # on an accelerator, which wants fewer and larger kernels: 256 MB
+LARGE_BLOCK = 1 << 26  # on an accelerator, which needs fewer and larger kernels: 256 MB
 
 
 def patch_ntxent(
@@ -45,10 +45,10 @@ def patch_ntxent(
 ) -> Scalar:
     """z, target: tokens of two views, place by place.
 
-    intra: other images of the anchor's own view are negatives too.
-    symmetric: the mean over anchors in `z` and anchors in `target`; otherwise in `z` alone.
-    gather: own anchors against the tokens of all ranks, which may differ in their number; value and, under DDP's
-        averaging, parameter gradient are those of one process.
+    intra: other images of the anchor's view are negatives too.
+    symmetric: the mean over anchors in `z` and anchors in `target`; otherwise only anchors in `z`.
+    gather: compare own anchors with the tokens of all ranks, whose numbers may differ.  The value is that of one
+        process, and under DDP's averaging so is the parameter gradient.
 
     >>> round(patch_ntxent(torch.ones(3, 4, 8), torch.ones(3, 4, 8)).item(), 4)  # log(1 + 2 (n - 1) t)
     2.8332
@@ -118,7 +118,7 @@ def _require_two_images(z: Tensor, *, gather: bool) -> None:
         images = int(dist.sum_over_ranks(torch.tensor(float(images), device=z.device)))
     if images < 2 or 0 in z.shape[1:]:
         raise ValueError(
-            f"the negatives of an image are tokens of others: at least two images are needed, got {images} "
+            f"negatives are tokens of other images, so at least two images are needed; got {images} "
             f"(this rank has (n, t, d) = {tuple(z.shape)})"
         )
 
@@ -130,7 +130,7 @@ def _rows_before(rows: int, like: Tensor) -> int:
 
 
 class _Sum(torch.autograd.Function):
-    """sum_i l_i for unit vectors: anchors q, and keys of which rows `first`, ... of the first set are the positives."""
+    """sum_i l_i for unit vectors.  q: anchors.  keys: the positives are the rows from `first` on of the first set."""
 
     @staticmethod
     def forward(ctx: Any, settings: tuple[int, int, float, int], q: Tensor, *keys: Tensor) -> Tensor:
@@ -173,7 +173,7 @@ def _value_and_gradients(
         _forget_own_image(s, sizes, start=start, first=first, tokens=tokens)
         most = s.amax(1, keepdim=True).clamp_(min=0)
         e = s.sub_(most).exp_()
-        negatives = e.sum(1, keepdim=True)  # exp(-most) of it would be the sum's true size
+        negatives = e.sum(1, keepdim=True)  # times exp(-most)
         value += (most + torch.log1p(negatives + torch.expm1(-most))).sum()
         if not any(wanted):
             continue
@@ -193,7 +193,7 @@ def _value_and_gradients(
 
 
 def _forget_own_image(s: Float[Tensor, "r k"], sizes: Sequence[int], *, start: int, first: int, tokens: int) -> None:
-    """exp(-inf) = 0 where anchor and key are of one image: rows `start`, ... of this rank's tokens."""
+    """Removes the scores of keys of the anchor's own image, as exp(-inf) = 0.  Anchors are the rows from `start` on."""
     stop = start + len(s)
     for image in range(start // tokens, -(-stop // tokens)):
         low, high = max(image * tokens, start) - start, min((image + 1) * tokens, stop) - start

@@ -1,4 +1,4 @@
-"""rhoSIM: a block's input should be recoverable from its output (Cai et al., Self Identity Mapping)."""
+"""rhoSIM: the input of a block should be recoverable from its output (Cai et al., Self Identity Mapping)."""
 
 import math
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ Reduction = Literal["mean", "sum"]
 
 
 class SIM(nn.Module):
-    """rhoSIM for the blocks of a network, to be given to `attach`; called as `SIM()(x, y)` it is the loss of one block.
+    """rhoSIM for the blocks of a network.  Give it to `attach`, or call `SIM()(x, y)` for the loss of one block.
 
-    Of the N tokens of a block's input x and output y, the same n = rho N are picked and projected,
-    h_x = H(x_S) and h_y = H(y_S) with H: C -> 2K -> K -> K (eq. 2).  With t(.) standardizing each feature over the n
-    tokens (eq. 3) and a linear predictor G, the loss of a block is
+    A block's input x and output y have N tokens.  The same n = rho N of both are picked and projected: h_x = H(x_S) and
+    h_y = H(y_S) with H: C -> 2K -> K -> K (eq. 2).  t(.) standardizes each feature over the n tokens (eq. 3), and G is
+    a linear predictor.  The loss of a block is
 
         mean over tokens of || t(G(h_y)) - sg t(h_x) ||_2        lambda = 5e-3, rho = 0.2
 
@@ -32,26 +32,26 @@ class SIM(nn.Module):
     `loss="norm_mse", norm_before_predictor=True, reduction="sum"`.  `SIM.plain()` is eq. 1, without sampling and
     projection.
 
-    rho: ratio of tokens, or a count of at least 3.  At least 3 tokens are picked; blocks with fewer (vectors)
+    rho: ratio of tokens, or a count of at least 3.  At least 3 tokens are picked.  Blocks with fewer tokens (vectors)
         take the tokens of the whole batch as one sample.
     dim: K; "sqrt" is int(sqrt(C)) of the output's channels; None leaves the projection out.
-    loss: norm_l2 (code), norm_mse (paper) and l1 on standardized features, the others on raw ones.
-    sampling: the same places in every sample, places per sample, or of three times as many those where the mean
-        over channels of x is largest.
-    match: where input and output differ in channels: "stem" gives x a frozen random first layer of its own; "pre" maps
-        y to x's channels first, as the code does; "shortcut" takes the output of the block's own child `shortcut`
-        for x; "skip" leaves such blocks out.
-    shared: one projection for x and y, as in the code.  Otherwise x has one that stays at its random start, since no
+    loss: norm_l2 (code), norm_mse (paper) and l1 use standardized features, the others raw ones.
+    sampling: "shared" takes the same places in every sample, "per_sample" other places in each.  "salient" draws three
+        times as many and keeps those where the mean of x over channels is largest.
+    match: what to do if input and output differ in channels.  "stem" gives x its own frozen random first layer; "pre"
+        maps y to the channels of x first, as the code does; "shortcut" replaces x by the output of the block's child
+        `shortcut`; "skip" leaves such blocks out.
+    shared: one projection for x and y, as in the code.  Otherwise x has its own, which stays random, because no
         gradient reaches it.
     channel_dim, batch_dim, skip_tokens: see `Layout`.
-    seed: of the heads' weights and of the places; the global random numbers are not used.
+    seed: of the heads' weights and of the places.  The global random numbers are not used.
 
-    eps: t divides by sqrt(var + eps^2).  The authors' code divides by std + 1e-6, whose gradient is not finite where a
-        feature is constant (a dead ReLU).  In our form the gradient there is at most 1 / eps: 1e-6 would let one dead
-        feature drown the network, so the default is 1e-4.  It changes a feature of std 0.01 by 5e-5 of its value; the
-        code's 1e-6 changes it by 1e-4.
+    eps: t divides by sqrt(var + eps^2).  The authors' code divides by std + 1e-6, whose gradient is infinite for a
+        constant feature (a dead ReLU).  Ours is at most 1 / eps.  With 1e-6 one dead feature would dominate the
+        gradient, so the default is 1e-4.  It changes a feature of std 0.01 by 5e-5 of its value; the code's 1e-6
+        changes it by 1e-4.
 
-    A strided block's output token is compared with the mean of x over its window.
+    An output token of a strided block is compared with the mean of x over its window.
 
     >>> x, y = torch.randn(2, 8, 49, 32)  # what went into a block and what came out: 8 samples of 49 tokens
     >>> SIM()(x, y).shape
@@ -99,7 +99,7 @@ class SIM(nn.Module):
     def plain(cls, *, channel_dim: int | None = None, batch_dim: int = 0, seed: int = 0) -> "SIM":
         """SIM without sampling and projection (eq. 1): sum over blocks of MSE(sg(x), G(y)).
 
-        The paper does not say what G is; here two layers with a ReLU, per token.
+        The paper does not say what G is.  Here it has two layers with a ReLU, for each token.
         """
         return cls(
             rho=1.0, dim=None, loss="mse", reduction="sum", channel_dim=channel_dim, batch_dim=batch_dim, seed=seed
@@ -111,12 +111,12 @@ class SIM(nn.Module):
         )
 
     def source(self, block: nn.Module) -> str | None:
-        """The child whose output stands for the block's input: with match="shortcut", the shortcut if there is one."""
+        """The child whose output replaces the block's input: with match="shortcut" the shortcut, if there is one."""
         has = isinstance(getattr(block, self.shortcut, None), nn.Module)
         return self.shortcut if self.match == "shortcut" and has else None
 
     def build(self, x: Tensor, y: Tensor, *, position: int) -> SIMHead | None:
-        """The head of a block with such an input and output, None if it is to be left out."""
+        """The head of a block with such an input and output; None if the block is left out."""
         x_tokens, y_tokens = self.layout.tokens(x)[0], self.layout.tokens(y)[0]
         if len(x_tokens) != len(y_tokens):
             raise ValueError(f"input {tuple(x.shape)} and output {tuple(y.shape)} differ in batch size")
@@ -128,10 +128,10 @@ class SIM(nn.Module):
         return head.to(device=y.device, dtype=torch.float64 if y.dtype == torch.float64 else torch.float32)
 
     def head_of(self, c_in: int, c_out: int) -> SIMHead:
-        """The head of a block with so many channels, initialized from the global random numbers."""
+        """The head of a block with these channels, initialized from the global random numbers."""
         if c_in != c_out and self.match == "shortcut":
             raise ValueError(
-                f"{c_in} channels become {c_out}, and there is no child {self.shortcut!r} to stand for the input"
+                f"{c_in} channels become {c_out}, and there is no child {self.shortcut!r} to replace the input"
             )
         width = c_in if self.match == "pre" else c_out
         dim = math.isqrt(width) if self.dim == "sqrt" else self.dim
@@ -150,11 +150,11 @@ class SIM(nn.Module):
         return losses(heads, pairs)
 
     def advance(self) -> None:
-        """Draw new places from now on."""
+        """Draw new places."""
         self.sampler.advance()
 
     def forward(self, x: Tensor, y: Tensor) -> Scalar:
-        """The loss of a single block.  The head is built by the first call, and places are drawn anew in each."""
+        """The loss of a single block.  The first call builds the head, and every call draws new places."""
         check.tensor("x", x, None, None, -1)
         check.tensor("y", y, None, None, -1)
         if self.head is None:

@@ -1,4 +1,4 @@
-"""What SIM trains for one block, and how it looks at one call of that block."""
+"""The head that SIM trains for one block."""
 
 from collections.abc import Sequence
 from typing import NamedTuple, TypeVar
@@ -19,8 +19,8 @@ from reglet.types import Scalar
 class Reconstructor(nn.Module):
     """Projector H: C -> 2K -> K -> K with ReLUs, and predictor G: K -> K.  `dim=None`: no H, and G has two layers.
 
-    pre: y is first mapped to the channels of x.  Otherwise, where they differ, x has a first layer of its own.
-    What only x uses never gets a gradient, so it is kept as buffers: not trained, not counted.
+    pre: y is first mapped to the channels of x.  Otherwise, if they differ, x has its own first layer.
+    Layers that only x uses never get a gradient.  They are buffers, so they are not trained and not counted.
     """
 
     def __init__(self, c_in: int, c_out: int, *, dim: int | None, pre: bool, shared: bool) -> None:
@@ -50,7 +50,7 @@ class Reconstructor(nn.Module):
 
 
 class Taken(NamedTuple):
-    """From the input of one call: x_S behind the first layer, for these places of the output's grid."""
+    """Kept from the input of one call: x_S after the first layer, at these places of the output's grid."""
 
     hidden: Float[Tensor, "b n _"]
     places: Places
@@ -58,7 +58,7 @@ class Taken(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """From one call: x_S and y_S behind their first layer, which is as far as each head works for itself."""
+    """Kept from one call: x_S and y_S after their first layer.  The rest is computed for several heads together."""
 
     x: Float[Tensor, "b n _"]
     y: Float[Tensor, "b n _"]
@@ -88,18 +88,18 @@ class SIMHead(nn.Module):
         self.net, self.sampler, self.layout = net, sampler, layout
         self.loss, self.norm_before_predictor = loss, norm_before_predictor
         self.standardize = Standardize(eps=eps) if loss in STANDARDIZED else nn.Identity()
-        self.grids: dict[Grid, Grid] = {}  # grid of an input -> grid of its output, as seen so far
+        self.grids: dict[Grid, Grid] = {}  # grid of an input -> grid of its output, for the sizes seen so far
 
     def before(self, x: Tensor) -> Taken | Tensor:
-        """x_S behind the first layer: the block may overwrite x, and x itself need not live on.
+        """x_S after the first layer.  The block may overwrite x, and x need not be kept.
 
-        At the first input of a new size the places of the output are not known yet.  Then all of x is kept.
+        For the first input of a new size, the grid of the output is not known yet.  Then all of x is kept.
         """
         grid = self.grids.get(self.layout.tokens(x)[1])
         return x.detach().clone() if grid is None else self._take(x, grid)
 
     def after(self, taken: Taken | Tensor, y: Tensor) -> Pair:
-        """What the loss of this call takes."""
+        """What the loss of this call needs."""
         tokens, grid = self.layout.tokens(y)
         if isinstance(taken, Tensor):
             self.grids[self.layout.tokens(taken)[1]] = grid
@@ -117,12 +117,12 @@ class SIMHead(nn.Module):
 
     @property
     def end_of_x(self) -> Sequence[nn.Module]:
-        """What x goes through behind its first layer."""
+        """The layers of x after the first."""
         return [*self.net.trunk_of_x, *self._standardization]
 
     @property
     def end_of_y(self) -> Sequence[nn.Module]:
-        """What y goes through behind its first layer: the standardization stands before or after the predictor."""
+        """The layers of y after the first.  The standardization comes before or after the predictor."""
         predictor = list(self.net.predictor) if isinstance(self.net.predictor, nn.Sequential) else [self.net.predictor]
         t = self._standardization
         return [*self.net.trunk, *t, *predictor] if self.norm_before_predictor else [*self.net.trunk, *predictor, *t]
@@ -144,7 +144,7 @@ class SIMHead(nn.Module):
 
 
 def losses(heads: Sequence[SIMHead], pairs: Sequence[Pair]) -> list[Scalar]:
-    """The losses of one call of each head.  A head may be in there several times."""
+    """The losses of one call of each head.  A head may occur several times."""
     groups: dict[object, list[int]] = {}
     for i, (head, pair) in enumerate(zip(heads, pairs, strict=True)):
         layers = head.loss, kind(head.end_of_x), kind(head.end_of_y)
@@ -157,7 +157,7 @@ def losses(heads: Sequence[SIMHead], pairs: Sequence[Pair]) -> list[Scalar]:
 
 
 def losses_of_equal(heads: Sequence[SIMHead], pairs: Sequence[Pair]) -> Float[Tensor, " h"]:
-    """The losses of one call of each of some heads of one kind, on as many tokens."""
+    """The losses of one call of each head.  All heads are of one kind, with the same number of tokens."""
     with no_autocast(pairs[0].y):
         with torch.no_grad():
             target = run_together([head.end_of_x for head in heads], torch.stack([pair.x for pair in pairs]))

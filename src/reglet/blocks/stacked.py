@@ -1,4 +1,4 @@
-"""Equal heads computed as one: the layers of a transformer's twelve heads are twelve weights of one batched product."""
+"""Computes equal heads together: the weights of a transformer's twelve heads are stacked into one batched product."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ def run_together(heads: Sequence[Layers], x: Tokens) -> Tokens:
 
 
 def kind(layers: Layers) -> tuple[Any, ...]:
-    """Equal for heads that `run_together` can take together."""
+    """Equal for heads that `run_together` can compute together."""
     return tuple(_kind(layer) for layer in layers)
 
 
@@ -34,7 +34,7 @@ def _kind(layer: nn.Module) -> tuple[Any, ...]:
 
 
 def _is_plain(layer: nn.Module) -> bool:
-    """Whether calling the layer does no more than its formula says."""
+    """Whether a call of the layer does nothing besides its formula."""
     hooked = layer._forward_hooks or layer._forward_pre_hooks or layer._backward_hooks or layer._backward_pre_hooks
     return type(layer) in (nn.Linear, nn.ReLU, Standardize) and not hooked
 
@@ -58,6 +58,6 @@ def _run(layers: Layers, x: Tokens) -> Tokens:
 
 
 def _stack(parameters: Sequence[Tensor], like: Tensor) -> Tensor:
-    """In the precision of `like`: heads of a network in bfloat16 still compute in float32."""
+    """In the precision of `like`: even the heads of a bfloat16 network compute in float32."""
     stacked = parameters[0][None] if len(parameters) == 1 else torch.stack(list(parameters))
     return stacked.to(like.dtype)

@@ -15,7 +15,7 @@ Tokens = Float[Tensor, "n t d"]
 
 
 def checked(z: Tensor, target: Tensor, *, any_width: bool = False) -> tuple[Tensor, Tensor]:
-    """Tokens (n, t, d) of two places, place by place, in float32 at least.  any_width: they may differ in d."""
+    """Checked tokens (n, t, d) of two places, in float32 at least.  any_width: they may differ in d."""
     check.tensor("z", z, None, None, None)
     check.tensor("target", target, *z.shape[:2], None if any_width else z.shape[2])
     z, target = at_least_float32(z), at_least_float32(target)
@@ -141,10 +141,11 @@ class CKA(nn.Module):
 
         L = 1 - |T^T Z|_F^2 / (|Z^T Z|_F |T^T T|_F)        rows of Z and T: the tokens of all samples, columns centred
 
-    0 for tokens that differ by a rotation and a scale, so widths may differ and no head is needed.  1 where one side is
-    constant, with no gradient.  It is biased downwards where there are not many more rows than features.
+    0 for tokens that differ by a rotation and a scale, so widths may differ and no head is needed.  1, without a
+    gradient, if one side is constant.  It is biased downwards if rows are not many more than features.
 
-    gather: the tokens of all ranks; value and, under DDP's averaging, parameter gradient are those of one process.
+    gather: use the tokens of all ranks.  The value is that of one process, and under DDP's averaging so is the
+        parameter gradient.
 
     >>> z = torch.randn(2, 30, 4, generator=torch.Generator().manual_seed(0))
     >>> abs(round(CKA()(z, 3 * z.flip(2)).item(), 5))
@@ -174,14 +175,14 @@ class CKA(nn.Module):
 
 
 def _centred(x: Float[Tensor, "m d"]) -> Float[Tensor, "m d"]:
-    """Centred, and scaled to a size near 1: the result is the same, and no fourth power overflows."""
+    """Centred, and scaled to a size near 1.  That does not change the result, and no fourth power overflows."""
     x = x - x.mean(0)
     largest = x.detach().abs().amax()
     return x / torch.where(largest > 0, largest, torch.ones_like(largest))
 
 
 def _energy(x: Float[Tensor, "m d"], y: Float[Tensor, "m e"]) -> Scalar:
-    """|Y^T X|_F^2 = <X X^T, Y Y^T>, whichever matrices are smaller."""
+    """|Y^T X|_F^2 = <X X^T, Y Y^T>, by the smaller matrices."""
     if x.shape[1] * y.shape[1] <= len(x) ** 2:
         return (y.T @ x).square().sum()
     return ((x @ x.T) * (y @ y.T)).sum()
