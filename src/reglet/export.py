@@ -15,6 +15,7 @@ from jaxtyping import Float
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from reglet.atomic import replacing
 from reglet.backbones.adapter import Adapter
 from reglet.backbones.build import build
 from reglet.backbones.convnet import ConvNet
@@ -73,9 +74,8 @@ def export(
         "code": {"name": "reglet", "licence": "MIT"},
         "versions": versions(),
     }
-    fresh = folder / f"{CARD}.tmp"
-    fresh.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
-    fresh.replace(folder / CARD)
+    with replacing(folder / CARD) as fresh:
+        fresh.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
     return whole
 
 
@@ -247,11 +247,10 @@ def _prove(backbone: nn.Module, folder: Path, x: Tensor, *, fresh: Callable[[], 
 
 
 def write_weights(module: nn.Module, file: Path) -> None:
-    """All of them or none: a file of that name is whole, whatever stops the process."""
-    fresh = file.with_name(file.name + ".tmp")
-    save_file({key: value.detach().contiguous().clone() for key, value in module.state_dict().items()}, fresh)
-    fresh.chmod(0o644)
-    fresh.replace(file)
+    """Writes the whole file or nothing, even if the process is killed."""
+    with replacing(file) as fresh:
+        save_file({key: value.detach().contiguous().clone() for key, value in module.state_dict().items()}, fresh)
+        fresh.chmod(0o644)
 
 
 def read_weights(module: nn.Module, file: Path) -> None:

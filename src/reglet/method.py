@@ -68,9 +68,10 @@ class Method(nn.Module, ABC):
     def forward(self, batch: Batch) -> Terms:
         """The loss of one training step, term by term."""
 
-    @abstractmethod
     def encode(self, x: Float[Tensor, "n ..."]) -> Tensor:
-        """What a probe or a score sees: the features of the backbone, or the network's own output."""
+        """What a probe or a score sees: the features of `self.backbone`, if a method does not say otherwise."""
+        y: Tensor = self.get_submodule("backbone")(x)
+        return y
 
     def after_step(self, step: int, steps: int) -> None:
         """Moves EMA teachers, queues, centres.  Called after optimizer step `step` of `steps`, counted from 1."""
@@ -96,6 +97,10 @@ class MethodWrapper(Method):
     """A method around another, `self.method`, which does what the wrapper does not."""
 
     method: Method
+
+    @property
+    def backbone(self) -> nn.Module:
+        return innermost(self.method).get_submodule("backbone")
 
     def encode(self, x: Float[Tensor, "n ..."]) -> Tensor:
         return self.method.encode(x)

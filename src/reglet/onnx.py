@@ -7,6 +7,7 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from reglet.atomic import replacing
 from reglet.export import TOLERANCE, ExportError, Json, load_encoder
 
 
@@ -20,14 +21,11 @@ def write_onnx(encoder: Path, file: Path) -> Json:
     backbone, _, card = load_encoder(encoder)
     about = card["architecture"]
     x = torch.randn(3, about["in_channels"], about["size"], about["size"], generator=torch.Generator().manual_seed(0))
-    file.parent.mkdir(parents=True, exist_ok=True)
-    fresh = file.with_name(file.name + ".tmp")
-    _write(backbone, x, fresh)
-    apart = _apart(backbone, x, fresh)
-    if not apart <= TOLERANCE:
-        fresh.unlink()
-        raise ExportError(f"onnxruntime gives other features than torch: {apart:.1e} apart, relative to the largest")
-    fresh.replace(file)
+    with replacing(file) as fresh:
+        _write(backbone, x, fresh)
+        apart = _apart(backbone, x, fresh)
+        if not apart <= TOLERANCE:
+            raise ExportError(f"onnxruntime's features differ from torch's by {apart:.1e}, relative to the largest")
     return {"by": "onnxruntime", "largest relative difference": apart}
 
 

@@ -5,12 +5,11 @@ from dataclasses import replace
 import pytest
 import torch
 import torch.nn.functional as F
-from tests.methods.equivariant_nets import DEPTH, N, base, vit
+from tests.methods.equivariant_nets import N, base, vit
 from torch import Tensor
 
 from reglet.method import Batch, Method
 from reglet.methods.augself import AugSelf, differences
-from reglet.methods.class_tokens import class_tokens
 from reglet.methods.equimod import EquiMod, parameters_of
 from reglet.methods.essl import ESSL
 from reglet.methods.moco import contrast
@@ -233,16 +232,3 @@ def test_bad_input() -> None:
         wrapped("essl")(replace(b, views=[*b.views[:2], b.views[2][:, :, :, :4]]))
     with pytest.raises(ValueError, match="the layers 1 to 4, got layer=7"):
         wrapped("augself", layer=7)
-
-
-def test_last_class_tokens() -> None:
-    x = torch.randn(2, 3, 16, 16)
-    net = vit(cls_layer=1, depth=5)
-    assert torch.equal(class_tokens(net, x)[:, -8:], net(x))
-    assert class_tokens(net, x).shape == (2, 32)
-    with pytest.raises(ValueError, match="before block 1 or earlier; this ViT's joins before block 2"):
-        class_tokens(vit(cls_layer=2, depth=5), x)
-    with pytest.raises(ValueError, match="this ViT's has none"):
-        class_tokens(vit(cls_layer=None), x)
-    with pytest.raises(ValueError, match=f"this ViT has {DEPTH} layers, got layers=5"):
-        class_tokens(vit(), x, layers=5)

@@ -17,6 +17,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from reglet.atomic import replacing
+
 CACHED_FROM = 2_000  # rows: of fewer files everything is read again sooner than an index is found
 _VERSION = 2
 _YOUNG = 2.0  # seconds: what changed so short ago may change again within the clock's resolution
@@ -110,17 +112,15 @@ def _made(file: Path, make: Callable[[], Index], now: Callable[[dict[str, Any]],
 
 
 def _write(file: Path, index: Index) -> None:
-    """A line of JSON, then the arrays, each at a multiple of 64 bytes; in place at once."""
+    """A line of JSON, then the arrays, each at a multiple of 64 bytes."""
     arrays = {**index.arrays, "letters": index.names.letters, "ends": index.names.ends}
     shapes = {name: [str(values.dtype), len(values)] for name, values in arrays.items()}
     head = {"version": _VERSION, "arrays": shapes, "about": index.about, "times": index.times}
-    fresh = file.with_name(f"{file.name}.{os.getpid()}.tmp")
-    with fresh.open("wb") as out:
+    with replacing(file) as fresh, fresh.open("wb") as out:
         out.write(json.dumps(head).encode() + b"\n")
         for values in arrays.values():
             out.write(b"\0" * (-out.tell() % 64))
             out.write(np.ascontiguousarray(values).data)
-    fresh.replace(file)
 
 
 def _mapped(file: Path, now: Callable[[dict[str, Any]], list[int]]) -> Index | None:

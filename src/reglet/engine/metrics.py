@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from reglet.atomic import replacing
+
 
 class Metrics:
     """Appends to the file.  Rows after step `start` are from a run that was killed, and are dropped."""
@@ -14,9 +16,8 @@ class Metrics:
         self.path = path
         kept = [row for row in read_metrics(path) if row["step"] <= start] if path.exists() else []
         self.last = {key: value for row in kept for key, value in row.items() if key not in ("step", "time")}
-        fresh = path.with_suffix(".tmp")
-        fresh.write_text("".join(json.dumps(row) + "\n" for row in kept))
-        fresh.replace(path)
+        with replacing(path) as fresh:
+            fresh.write_text("".join(json.dumps(row) + "\n" for row in kept))
         self.file = path.open("a")
 
     def log(self, step: int, found: Mapping[str, float | str]) -> None:

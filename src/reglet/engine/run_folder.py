@@ -1,10 +1,10 @@
 """The directory of a run: its files, and whether a run may start or continue there."""
 
 import json
-import os
 from pathlib import Path
 from typing import Any
 
+from reglet.atomic import replacing
 from reglet.engine.checkpoint import read_about
 from reglet.engine.config import Config, from_flat
 from reglet.engine.longer import why_not_longer
@@ -103,10 +103,5 @@ def write_json(path: Path, value: Json) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes atomically, like checkpoints."""
-    fresh = path.with_name(path.name + ".tmp")
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)
+    with replacing(path) as fresh:
+        fresh.write_text(text, encoding="utf-8")

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from reglet.atomic import replacing
+
 SUFFIXES = (".csv", ".npz", ".parquet")
 Column = NDArray[Any]
 Columns = Mapping[str, Column]  # of one length; words, numbers, or rows of numbers
@@ -21,10 +23,8 @@ def require_suffix(out: Path) -> None:
 def write_columns(out: Path, columns: Columns) -> None:
     """By the suffix of `out`.  In a .csv a column of rows is spread over several: features0, features1, ..."""
     require_suffix(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    fresh = out.with_name(out.name + ".tmp")
-    {".csv": _csv, ".npz": _npz, ".parquet": _parquet}[out.suffix](fresh, columns)
-    fresh.replace(out)
+    with replacing(out) as fresh:
+        {".csv": _csv, ".npz": _npz, ".parquet": _parquet}[out.suffix](fresh, columns)
 
 
 def _npz(path: Path, columns: Columns) -> None:

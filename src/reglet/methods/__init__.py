@@ -3,7 +3,6 @@
 from reglet.methods.augself import AugSelf as AugSelf
 from reglet.methods.byol import BYOL as BYOL
 from reglet.methods.byol import SimSiam as SimSiam
-from reglet.methods.class_tokens import class_tokens as class_tokens
 from reglet.methods.dino import DINO as DINO
 from reglet.methods.equimod import EquiMod as EquiMod
 from reglet.methods.equivariant import Equivariant as Equivariant

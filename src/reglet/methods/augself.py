@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet.backbones.projector import projector
-from reglet.method import Batch, Method, MethodWrapper, innermost
+from reglet.method import Batch, Method, MethodWrapper
 from reglet.methods.view_features import Reader, add, equal, require_draws
 from reglet.moves import moved
 from reglet.precision import at_least_float32, no_autocast
@@ -107,10 +107,6 @@ class AugSelf(MethodWrapper):
         self.predictors = nn.ModuleDict(
             {kind: projector(width, widths=(hidden, hidden, WIDTHS[kind])) for kind in self.weights}
         )
-
-    @property
-    def backbone(self) -> nn.Module:
-        return innermost(self.method).get_submodule("backbone")
 
     def forward(self, batch: Batch) -> Terms:
         a, b = require_draws(batch, of="AugSelf")[:2]

@@ -62,10 +62,6 @@ class BYOL(Method):
         k = [self.teacher(x) for x in batch.views[: batch.n_global]]
         return {"prediction": torch.stack([2 - 2 * cosine(q[v], k[g]) for v, g in pairs]).sum()}
 
-    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
-        y: Tensor = self.backbone(x)
-        return y
-
     def after_step(self, step: int, steps: int) -> None:
         self.teacher.follow(self._student(), momentum=half_cosine(step / steps, start=self.momentum, end=1.0))
 
@@ -99,7 +95,3 @@ class SimSiam(Method):
         z = [self.projector(self.backbone(x)) for x in batch.views]
         q = [self.predictor(y) for y in z]
         return {"prediction": torch.stack([-cosine(q[v], z[g]) for v, g in pairs]).mean()}
-
-    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
-        y: Tensor = self.backbone(x)
-        return y

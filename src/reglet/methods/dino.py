@@ -105,10 +105,6 @@ class DINO(Method):
                 self._seen.append(torch.cat([every.sum(0), every.new_full((1,), len(every))]))
             return {"distillation": torch.stack(losses).mean()}
 
-    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
-        y: Tensor = self.backbone(x)
-        return y
-
     def after_step(self, step: int, steps: int) -> None:
         self.teacher.follow(self._student(), momentum=half_cosine(step / steps, start=self.momentum, end=1.0))
         self._center()

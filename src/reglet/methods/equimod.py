@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet.losses.ntxent import NTXentLoss
-from reglet.method import Batch, Method, MethodWrapper, innermost
+from reglet.method import Batch, Method, MethodWrapper
 from reglet.methods.heads import normed_mlp
 from reglet.methods.view_features import Reader, add, require_draws, without_last_view
 from reglet.moves import moved
@@ -82,10 +82,6 @@ class EquiMod(MethodWrapper):
         self.parameter_layer = nn.Sequential(nn.Linear(PARAMETERS, width, bias=False), nn.BatchNorm1d(width))
         self.predictor = nn.Sequential(nn.Linear(2 * width, width, bias=False), nn.BatchNorm1d(width, affine=False))
         self.loss = NTXentLoss(temperature=temperature, gather=gather)
-
-    @property
-    def backbone(self) -> nn.Module:
-        return innermost(self.method).get_submodule("backbone")
 
     def forward(self, batch: Batch) -> Terms:
         draws = require_draws(batch, of="EquiMod")

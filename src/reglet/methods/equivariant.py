@@ -31,7 +31,7 @@ from reglet.method import Batch, Method, MethodWrapper, innermost
 from reglet.methods.equivariant_batch import BlockMaps, Grid, observed, partly_transformed
 from reglet.methods.equivariant_views import part_of, require_aligned, require_one_of
 from reglet.methods.momentum import Teacher, half_cosine
-from reglet.methods.token_maps import Layer, as_tokens, block_names, widths
+from reglet.methods.token_maps import Layer, as_tokens, layer_names, widths
 from reglet.schedules import Weight
 from reglet.shares import SharedWeight
 from reglet.types import Scalar, Terms, total
@@ -114,7 +114,7 @@ class Equivariant(MethodWrapper):
         self.target, self.intra, self.symmetric = target, intra, symmetric
         self.base, self.pairs, self.grad_mode, self.gather, self.name = base, pairs, grad_mode, gather, name
         self.patch = _patch(self.backbone) if patch is None else patch
-        self.blocks = block_names(self.backbone, layer)
+        self.blocks = layer_names(self.backbone, layer)
         self.heads = nn.ModuleDict(
             {
                 _key(block): TokenHead(dim, width=width)
@@ -126,10 +126,6 @@ class Equivariant(MethodWrapper):
             raise ValueError(f"target='momentum' needs a method with a teacher, got {type(innermost(method)).__name__}")
         norms = {key: Teacher(self._head(key).norm) for key in self.heads} if target == "momentum" else {}
         self.teacher_norms = nn.ModuleDict(norms)
-
-    @property
-    def backbone(self) -> nn.Module:
-        return innermost(self.method).get_submodule("backbone")
 
     def forward(self, batch: Batch) -> Terms:
         last = part_of(len(batch.views[0]), self.fraction)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from reglet.method import Batch, Method, MethodWrapper, innermost
+from reglet.method import Batch, Method, MethodWrapper
 from reglet.methods.view_features import Reader, add, without_last_view
 from reglet.precision import at_least_float32, no_autocast
 from reglet.schedules import Weight
@@ -56,10 +56,6 @@ class ESSL(MethodWrapper):
         self.method, self.balance = method, SharedWeight(weight)
         self.reader = Reader(method, layer, example=example)
         self.head = rotation_head(self.reader.dim)
-
-    @property
-    def backbone(self) -> nn.Module:
-        return innermost(self.method).get_submodule("backbone")
 
     def forward(self, batch: Batch) -> Terms:
         given, x = without_last_view(batch, of="ESSL")

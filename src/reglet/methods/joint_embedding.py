@@ -50,7 +50,3 @@ class JointEmbedding(Method):
         if self.observer is not None and self.training:
             self.observer(z[:n_global], terms)
         return terms
-
-    def encode(self, x: Float[Tensor, "n c ..."]) -> Float[Tensor, "n d"]:
-        y: Tensor = self.backbone(x)
-        return y

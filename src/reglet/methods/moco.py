@@ -79,10 +79,6 @@ class MoCoV3(Method):
             ]
             return {"contrast": torch.stack(losses).sum()}
 
-    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
-        y: Tensor = self.backbone(x)
-        return y
-
     def after_step(self, step: int, steps: int) -> None:
         self.teacher.follow(self._student(), momentum=half_cosine(step / steps, start=self.momentum, end=1.0))
 

@@ -3,7 +3,7 @@
 from torch import nn
 
 from reglet import check
-from reglet.method import Batch, Method, MethodWrapper, innermost
+from reglet.method import Batch, Method, MethodWrapper
 from reglet.probes.layer_decay import depths
 from reglet.schedules import Scheduled
 from reglet.types import Terms
@@ -35,10 +35,6 @@ class Partly(Scheduled, MethodWrapper):
         if not 0 <= heads_first < 1 and heads_first != int(heads_first):
             raise ValueError(f"heads_first is a number of steps, or a share below 1; got {heads_first}")
         self.method, self.heads_first = method, heads_first
-
-    @property
-    def backbone(self) -> nn.Module:
-        return innermost(self.method).get_submodule("backbone")
 
     def train(self, mode: bool = True) -> "Partly":
         super().train(mode)

@@ -100,10 +100,6 @@ class Predictive(Method):
         with no_autocast(made.embeddings):
             return self._errors(made).flatten(1).mean(1)
 
-    def encode(self, x: Float[Tensor, "n ..."]) -> Float[Tensor, "n d"]:
-        y: Tensor = self.backbone(x)
-        return y
-
     def _errors(self, made: Forecast) -> Float[Tensor, "n ..."]:
         target = made.target.detach() if self.detach else made.target
         return (at_least_float32(made.prediction) - at_least_float32(target)).square()

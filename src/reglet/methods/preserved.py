@@ -25,7 +25,7 @@ from reglet import check
 from reglet.attach import Layout, matching, watch
 from reglet.backbones.protocol import prefix_tokens
 from reglet.blocks import L2, Cosine, Gram
-from reglet.method import Batch, Method, MethodWrapper, innermost
+from reglet.method import Batch, Method, MethodWrapper
 from reglet.precision import at_least_float32
 from reglet.probes.layer_decay import block_names
 from reglet.schedules import Weight
@@ -96,10 +96,6 @@ class Preserved(MethodWrapper):
                 "preserve=l2sp: no weight of the start is trained, so none can move away from it (lora= trains new "
                 "ones); take features or gram"
             )
-
-    @property
-    def backbone(self) -> nn.Module:
-        return innermost(self.method).get_submodule("backbone")
 
     def train(self, mode: bool = True) -> "Preserved":
         super().train(mode)

@@ -91,10 +91,6 @@ class Regularized(MethodWrapper):
     def heads(self) -> nn.ModuleDict:
         return self.attachment.heads
 
-    @property
-    def backbone(self) -> nn.Module:
-        return innermost(self.method).get_submodule("backbone")
-
     def build(self, example: Tensor | Batch) -> None:
         """Run the method once in eval mode to build the heads.  Its buffers do not change."""
         if isinstance(example, Tensor):

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from reglet.dist import concat_over_ranks, rank, world_size
-from reglet.method import Batch, Method, MethodWrapper, innermost
+from reglet.method import Batch, Method, MethodWrapper
 from reglet.methods.heads import normed_mlp
 from reglet.methods.moco import contrast
 from reglet.methods.view_features import Reader, add, require_draws
@@ -79,10 +79,6 @@ class STL(MethodWrapper):
         self.reader = Reader(method, layer, example=example)
         self.transform = normed_mlp(2 * self.reader.dim, widths=(width, width))
         self.matrix = nn.Linear(width, self.reader.dim**2, bias=False)
-
-    @property
-    def backbone(self) -> nn.Module:
-        return innermost(self.method).get_submodule("backbone")
 
     def forward(self, batch: Batch) -> Terms:
         pairs = len(batch.views[0]) // 2

@@ -53,7 +53,3 @@ class Supervised(Method):
     def logits(self, x: Float[Tensor, "n c ..."]) -> Float[Tensor, "n k"]:
         y: Tensor = self.head(self.backbone(x))
         return y
-
-    def encode(self, x: Float[Tensor, "n c ..."]) -> Float[Tensor, "n d"]:
-        y: Tensor = self.backbone(x)
-        return y

@@ -13,7 +13,7 @@ from reglet.backbones.vit import ViT
 Layer = int | str | Sequence[int | str]
 
 
-def block_names(backbone: nn.Module, layer: Layer) -> list[str]:
+def layer_names(backbone: nn.Module, layer: Layer) -> list[str]:
     """3 is the third of a ViT's `blocks`, ours or timm's.  A string is a name or glob, such as "blocks.*" for all."""
     wanted = [layer] if isinstance(layer, int | str) else list(layer)
     if not wanted:

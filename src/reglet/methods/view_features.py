@@ -11,7 +11,7 @@ from reglet.attach import watch
 from reglet.backbones.protocol import dim_of
 from reglet.method import Batch, Method, innermost
 from reglet.methods.equivariant_batch import observed
-from reglet.methods.token_maps import as_tokens, block_names, widths
+from reglet.methods.token_maps import as_tokens, layer_names, widths
 from reglet.types import Terms
 from reglet.views import Draw
 
@@ -26,7 +26,7 @@ class Reader(nn.Module):
     def __init__(self, method: Method, layer: int | str | None, *, example: Tensor | None = None) -> None:
         super().__init__()
         backbone = innermost(method).get_submodule("backbone")
-        self.block = "" if layer is None else block_names(backbone, layer)[0]
+        self.block = "" if layer is None else layer_names(backbone, layer)[0]
         self.dim = dim_of(backbone) if layer is None else widths(backbone, [self.block], example)[0]
 
     def extra_repr(self) -> str:

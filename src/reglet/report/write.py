@@ -1,9 +1,9 @@
 """From directories of runs to a file."""
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from reglet.engine.run_folder import write_text
 from reglet.evaluate.source import Encoder, is_of_reglet, keys_for
 from reglet.evaluate.source import open_source as open_encoder
 from reglet.report.across import Compared, read_compare
@@ -103,14 +103,3 @@ def names(folders: Sequence[Path], compared: Compared | None = None) -> list[str
         if len(set(ends)) == len(ends):
             break
     return ends
-
-
-def write_text(path: Path, text: str) -> None:
-    """Atomically, as checkpoints are."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    fresh = path.with_name(path.name + ".tmp")
-    with fresh.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    fresh.replace(path)

@@ -73,10 +73,6 @@ class Domains(Method):
         y: Tensor = self.head(self.backbone(x))
         return y
 
-    def encode(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n d"]:
-        y: Tensor = self.backbone(x)
-        return y
-
     def after_step(self, step: int, steps: int) -> None:
         self.loss.after_step(step)
 
