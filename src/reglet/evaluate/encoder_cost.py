@@ -42,7 +42,6 @@ def encoder_cost(
     preprocess: Callable[[Tensor], Tensor],
     *,
     compute: Compute = CPU,
-    batch: int = BATCH,
 ) -> EncoderCost:
     """Measured at the first of compute's places and in its precision; parameters and FLOPs do not depend on these."""
     parameters = sum(p.numel() for p in net.parameters())

@@ -14,11 +14,11 @@ from reglet.losses.frossl import FroSSL as FroSSL
 from reglet.losses.frossl import FroSSLLoss as FroSSLLoss
 from reglet.losses.invariance import WithInvariance as WithInvariance
 from reglet.losses.koleo import KoLeo as KoLeo
-from reglet.losses.lejepa import LeJEPALoss as LeJEPALoss
 from reglet.losses.mmcr import MMCRLoss as MMCRLoss
 from reglet.losses.ntxent import NTXentLoss as NTXentLoss
 from reglet.losses.ntxent import ntxent as ntxent
 from reglet.losses.radial_vcreg import RadialVCReg as RadialVCReg
+from reglet.losses.sigreg import LeJEPALoss as LeJEPALoss
 from reglet.losses.sigreg import SIGReg as SIGReg
 from reglet.losses.sigreg import epps_pulley as epps_pulley
 from reglet.losses.smi import SMILoss as SMILoss

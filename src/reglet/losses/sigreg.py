@@ -1,7 +1,10 @@
-"""SIGReg: the sliced Epps-Pulley test of normality, as a regularizer.  Balestriero & LeCun 2025, arXiv:2511.08544.
+"""SIGReg, the sliced Epps-Pulley test of normality, and LeJEPA.  Balestriero & LeCun 2025, arXiv:2511.08544.
 
-L = mean over views and slices of T(z w), with the test T of `epps_pulley.py`
+SIGReg = mean over views and slices of T(z w), with the test T of `epps_pulley.py`
+LeJEPA = lam SIGReg + (1 - lam) L_inv
 """
+
+from typing import Any
 
 from jaxtyping import Float
 from torch import Tensor
@@ -10,8 +13,10 @@ from reglet.dist import Group
 from reglet.losses.base import OnViews
 from reglet.losses.epps_pulley import EppsPulley
 from reglet.losses.formula import formula
+from reglet.losses.invariance import WithInvariance, takes_arguments_of
 from reglet.losses.sliced import sliced_mean, sliced_sum
 from reglet.losses.slices import Given, Slices
+from reglet.schedules import Weight
 from reglet.types import Scalar, Terms
 
 
@@ -62,3 +67,20 @@ class SIGReg(OnViews):
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
         return {"sigreg": sliced_mean(z, self.slices, self.test, gathered=self.gather, group=self.group)}
+
+
+class LeJEPALoss(WithInvariance):
+    """`lam * SIGReg + (1 - lam) * invariance`.
+
+    The invariance draws views to the mean of the global ones, which are all views unless local ones are given.  That is
+    the authors' minimal example, and so is lam = 0.02 (lightly: 0.05).  The other arguments are SIGReg's.
+
+    >>> import torch
+    >>> z0, z1 = torch.randn(2, 32, 8)
+    >>> list(LeJEPALoss(slices=64).terms(z0, z1))
+    ['sigreg', 'invariance']
+    """
+
+    @takes_arguments_of(SIGReg)
+    def __init__(self, *, lam: Weight = 0.02, **regularizer: Any) -> None:
+        super().__init__(SIGReg(**regularizer), lam=lam)
