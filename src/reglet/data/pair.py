@@ -9,9 +9,9 @@ from reglet.data.images import Images
 
 
 def paired(train: Images, test: Images, *, overlap: str = "refuse") -> tuple[Images, Images]:
-    """Both, with labels and domains of `test`, which is changed, in the numbers that `train` has for them.
+    """Both sets.  The labels and domains of `test` are changed to the numbers of `train`.
 
-    overlap: what becomes of test images that are training images, too; see `require_apart`.
+    overlap: what to do with test images that are also training images; see `require_apart`.
     """
     test = require_apart(train, test, overlap=overlap)
     if test.labels is not None and train.classes is not None:
@@ -25,12 +25,12 @@ def paired(train: Images, test: Images, *, overlap: str = "refuse") -> tuple[Ima
 def class_numbers(train: Images, test: Images) -> Int64[Tensor, " n"]:
     """The labels of `test` in the numbers of `train`, by name.
 
-    Two folders number their classes each for itself: where one lacks a class, all later numbers differ.  A class of the
-    test that training has not is an error.
+    Each folder numbers its own classes, so if one lacks a class, all later numbers differ.  A test class that is not in
+    the training set is an error.
     """
     if test.labels is None or test.classes is None or train.labels is None or train.classes is None:
         raise ValueError(f"{(train if train.classes is None else test).name} has no labels")
-    trained = {train.classes[int(c)] for c in train.labels.unique()}  # a source may name classes that it has not
+    trained = {train.classes[int(c)] for c in train.labels.unique()}  # a source may name classes without images
     if unknown := [name for c in test.labels.unique() if (name := test.classes[int(c)]) not in trained]:
         raise ValueError(
             f"{test.name} has classes that {train.name} has not: {', '.join(unknown[:5])}"

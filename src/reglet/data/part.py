@@ -35,12 +35,12 @@ class Part:
 
     @property
     def unreadable(self) -> Any:
-        """Of the whole, where that is made of files."""
+        """The unreadable files of the whole set, if it is made of files."""
         return getattr(self.of, "unreadable", None)
 
     @property
     def pool(self) -> Any:
-        """Threads that decode, where the whole is made of files."""
+        """The threads that decode, if the whole set is made of files."""
         return getattr(self.of, "pool", None)
 
     def batch(self, index: Int64[Tensor, " b"]) -> Pixels:

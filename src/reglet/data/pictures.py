@@ -34,16 +34,16 @@ SAMPLE = 32  # files that are looked at to know what the others are like
 class Pictures:
     """`files` as images.
 
-    Whole images are kept where they fit in memory, with a shorter side of at most twice `size`.  Otherwise files are
-    opened when they are asked for.  A file that cannot be read is listed in `unreadable`; the next one of its class and
-    domain stands for it, so that no image ever has another one's label, and a resumed run sees the same.
+    Whole images are kept if they fit in memory, with a shorter side of at most twice `size`.  Otherwise files are
+    opened when they are asked for.  A file that cannot be read is listed in `unreadable` and replaced by the next one
+    of its class and domain.  So no image has a wrong label, and a resumed run sees the same.
 
     size: side of the images of `batch`; 0: the usual shorter side, at most 224.
-    channels: 0: those that most files have, 3 for photographs and 1 for 16 bit grey.
-    workers: threads that decode; 0: as many as there are CPUs that this process may use.
-    keep: False opens files each time, however few they are.
-    once: each image is seen once and nothing is learned from it: none is kept, one is enough, and a blank image stands
-        for each file that cannot be read, however many there are.
+    channels: 0 takes those of most files, 3 for photographs and 1 for 16 bit grey.
+    workers: threads that decode; 0 takes one for each CPU that this process may use.
+    keep: False opens files each time, even if they are few.
+    once: for images that are seen once, such as for predictions.  None is kept, one image is enough, and a blank image
+        replaces each file that cannot be read, even if they are many.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Pictures:
         self._warn()
 
     def part(self, index: Int64[Tensor, " b"], *, name: str) -> "Pictures":
-        """These images as a data set of their own.  What stands for a broken file comes from the part, too."""
+        """These images as a data set.  A broken file is replaced by one of this part."""
         new = object.__new__(type(self))
         new.__dict__.update(self.__dict__)
         new.rows = self.rows[index.numpy()]
@@ -134,11 +134,11 @@ class Pictures:
         return self._cut(index, [each.size for each in asked], boxed)
 
     def content(self, index: Int64[Tensor, " b"]) -> list[bytes]:
-        """Of the bytes of each file, which is read for it; of an unreadable one, of its name."""
+        """A digest of the bytes of each file, or of the name of an unreadable one."""
         return self._digests(index, lambda source: source.read())
 
     def glimpse(self, index: Int64[Tensor, " b"]) -> list[bytes]:
-        """The same of a few bytes from the middle, where different images differ: cheap, and enough to tell apart."""
+        """A digest of a few bytes from the middle: cheap, and enough to tell different images apart."""
 
         def middle(source: Any) -> bytes:
             source.seek(source.seek(0, os.SEEK_END) // 2)
@@ -162,7 +162,7 @@ class Pictures:
         return list(self.pool.map(digest, index.tolist()))
 
     def lengths(self) -> NDArray[np.int64]:
-        """Bytes of each file, where they are known: files of different lengths need not be compared."""
+        """The length of each file in bytes, if known.  Files of different lengths need not be compared."""
         return np.zeros(len(self), np.int64) if self.files.lengths is None else self.files.lengths[self.rows]
 
     def _cut(
@@ -220,7 +220,7 @@ class Pictures:
         return int(self.rows[j])
 
     def _readable(self, i: int, read: Callable[[int], T]) -> T:
-        """What `read` makes of image i, or of the next one of its class and domain that can be read."""
+        """The result of `read` for image i, or for the next readable one of its class and domain."""
         for j in self._stand_ins(i):
             try:
                 return read(j)
@@ -245,7 +245,7 @@ class Pictures:
         self.unreadable.add(readable(self.files.file_name(row)), error)
 
     def _sample(self) -> list[Picture]:
-        """What the headers of a few files say, evenly spread."""
+        """The headers of a few files, evenly spread."""
         found = []
         for row in np.unique(np.linspace(0, len(self.files) - 1, SAMPLE).astype(int)).tolist():
             try:
@@ -293,14 +293,14 @@ class Pictures:
 
 
 class NoneReadableError(ValueError):
-    """Neither the file nor one that could stand for it."""
+    """Neither the file nor one that could replace it can be read."""
 
 
 class _Cut(NamedTuple):
     """A box of an image, and the (height, width) to which it is resized.
 
-    exact: of all pixels and by Pillow, as other libraries read an image for evaluation; otherwise a JPEG may be decoded
-        smaller.
+    exact: from all pixels and by Pillow, as other libraries read an image for evaluation.  Otherwise a JPEG may be
+        decoded at a smaller size.
     """
 
     box: Box
@@ -316,7 +316,7 @@ class _Cut(NamedTuple):
 
 
 def _decoded(picture: Picture, cuts: Sequence[_Cut], *, channels: int, deep: bool) -> list[Tensor]:
-    """The cuts of a picture that is decoded once, as small as serves all of them."""
+    """The cuts of a picture.  It is decoded once, at the smallest size that serves all of them."""
     room = min(1.0 if c.exact else min(c.box.height / c.out[0], c.box.width / c.out[1]) for c in cuts)
     shrink = next(s for s in (8, 4, 2, 1) if room >= s or s == 1)
     pixels = picture.pixels(channels=channels, deep=deep, shrink=shrink)
@@ -333,13 +333,13 @@ def _decoded(picture: Picture, cuts: Sequence[_Cut], *, channels: int, deep: boo
 
 
 def _bounded(height: int, width: int, shorter: int) -> tuple[int, int]:
-    """Of the same aspect, with a shorter side of at most so many pixels."""
+    """The size of the same aspect whose shorter side is within the limit."""
     ratio = min(1.0, shorter / min(height, width))
     return max(1, round(height * ratio)), max(1, round(width * ratio))
 
 
 def _stacked(kept: Sequence[Array | Exception] | None) -> Array | None:
-    """All images in one array, where they have one size; a broken one is blank and never shown."""
+    """All images in one array, if they have one size.  A broken one is blank and never shown."""
     fine = [x for x in kept or () if not isinstance(x, Exception)]
     if kept is None or len({(x.shape, x.dtype) for x in fine}) != 1:
         return None

@@ -1,8 +1,8 @@
 """Images for a step's views, read ahead of it.
 
-`read` runs in a thread, on the host: it draws the views, and where images have different sizes or are on disk it also
-crops them, while they are decoded.  `views` runs on the training device: it does the rest.  Where that is the CPU, the
-threads that decode do the rest, too: each computes alone, so that none waits for another.
+`read` runs in a thread on the host.  It draws the views.  If images have different sizes or are on disk, it also crops
+them while they are decoded.  `views` does the rest on the training device.  If that is the CPU, the threads that decode
+do the rest, too: each computes alone, so that none waits for another.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ T = TypeVar("T")
 
 
 class Read(NamedTuple):
-    """pixels: all images in one tensor; where they are cropped, one tensor for each view; or the finished views."""
+    """pixels: all images in one tensor; or one tensor of crops for each view; or the finished views."""
 
     pixels: list[Tensor]
     draws: list[Any]
@@ -38,8 +38,8 @@ def read(
 ) -> Read:
     """The images at index[mine], and what is drawn for them.
 
-    index: of the whole step, over all ranks.  Views are drawn for all of it, so that ranks see what one process would.
-    finish: make the views of cropped images here, because they are wanted on the CPU.
+    index: of the whole step, over all ranks.  Views are drawn for all, so that ranks see what one process would see.
+    finish: make the views of cropped images here, because they are needed on the CPU.
     """
     own = index[mine]
     whole = images.whole(own)
@@ -58,9 +58,9 @@ def read(
 
 
 def _aspect(n: int, mine: slice, whole: Tensor | None, sizes: Tensor | None) -> dict[str, Tensor]:
-    """Width / height of the images, as far as a policy must know it.
+    """Width / height of the images, if the policy needs it.
 
-    Those of other ranks are not known here, and do not matter: a draw is a function of its own image's aspect.
+    Those of other ranks are unknown here.  They do not matter, because a draw depends only on its own image's aspect.
     """
     aspect = torch.ones(n, dtype=torch.float32)
     if sizes is not None:
@@ -72,7 +72,7 @@ def _aspect(n: int, mine: slice, whole: Tensor | None, sizes: Tensor | None) -> 
 
 
 def views(policy: Any, found: Read) -> list[Tensor]:
-    """The views, where the pixels are."""
+    """The views, on the device of the pixels."""
     if found.stage == "finished":
         return found.pixels
     apply, given = (policy.apply, found.pixels[0]) if found.stage == "whole" else (policy.finish, found.pixels)
@@ -81,7 +81,7 @@ def views(policy: Any, found: Read) -> list[Tensor]:
 
 
 class Ahead(Generic[T]):
-    """`make(step)` for one step after the other, the next `depth` of them in a thread, none from `last` on."""
+    """`make(step)` for one step after another.  A thread makes the next `depth` steps ahead, up to `last`."""
 
     def __init__(self, make: Callable[[int], T], *, depth: int = 2, last: int) -> None:
         if depth < 0:

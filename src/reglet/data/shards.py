@@ -1,7 +1,7 @@
 """Images in tar archives, as WebDataset writes them: KEY.jpg beside KEY.cls or KEY.json.
 
-The archives are read through once, for the place of each image; of many images these places are kept as an index.
-After that any image is one read at its place, so the order of training is global and exact, as it is for files.
+The archives are read once to find the place of each image.  For many images these places are kept as an index.  Then an
+image is one read at its place, so the order of training is global and exact, as for files.
 """
 
 import json
@@ -28,7 +28,7 @@ _LABELS = ("label", "class", "cls", "target")
 
 
 class ShardFiles:
-    """The images of tar archives, shard by shard in the order of their names, within a shard as they lie."""
+    """The images of tar archives, in the order of the archives' names, and within an archive in its order."""
 
     def __init__(self, shards: list[Path], *, name: str) -> None:
         for shard in shards:
@@ -61,7 +61,7 @@ class ShardFiles:
 
 
 def index_shards(shards: list[Path], *, cache: Path | None = None) -> Index:
-    """Of each image its archive, its place there, its bytes and its label; -1 where it has none."""
+    """The archive, place, length in bytes and label (-1 for none) of each image."""
     paths = [str(shard) for shard in shards]
     return kept_index(["tar", *paths], lambda: _index(shards), lambda about: modified(*shards), cache=cache)
 
@@ -86,7 +86,7 @@ def _index(shards: list[Path]) -> Index:
 
 
 def find_shards(spec: str) -> list[Path]:
-    """The archives that `spec` means: one .tar, a folder of them, a pattern with *, or a range {000..099}."""
+    """The archives of `spec`: one .tar, a folder of them, a pattern with *, or a range {000..099}."""
     path = Path(spec)
     if path.is_dir():
         return sorted(path.glob("*.tar"))
@@ -119,7 +119,7 @@ class _Member(NamedTuple):
 
 
 def _members(shard: Path) -> list[_Member]:
-    """The images of one archive, and the label of each, where it has one."""
+    """The images of one archive, each with its label if it has one."""
     images: dict[str, tuple[str, int, int]] = {}
     labels: dict[str, str] = {}
     try:

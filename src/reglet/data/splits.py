@@ -8,7 +8,7 @@ Index = Int64[Tensor, "_"]
 
 
 def some_labels(labels: Int64[Tensor, " n"], amount: float | int, *, seed: int = 0) -> Index:
-    """A fraction (0 < amount <= 1, a float) or a number of samples, with the classes in their own proportions.
+    """A fraction (0 < amount <= 1, a float) or a number of samples.  Classes keep their proportions.
 
     Every class has at least one sample.
 
@@ -28,7 +28,7 @@ def some_labels(labels: Int64[Tensor, " n"], amount: float | int, *, seed: int =
 
 
 def some_of_each(labels: Int64[Tensor, " n"], most: int, *, each: int, seed: int = 0) -> Index:
-    """Up to `most` samples in the classes' own proportions, or `each` of every class where those are more.
+    """Up to `most` samples in the proportions of the classes, but at least `each` of every class.
 
     >>> some_of_each(torch.arange(100) % 20, 10, each=2).numel()
     40
@@ -42,7 +42,7 @@ def some_of_each(labels: Int64[Tensor, " n"], most: int, *, each: int, seed: int
 
 
 def long_tail(labels: Int64[Tensor, " n"], imbalance: float, *, seed: int = 0) -> Index:
-    """Classes that get rarer one by one: n_c = n_0 IF^(-c / (C - 1)), from n_0, the smallest class's size.
+    """Makes classes rarer one by one: n_c = n_0 IF^(-c / (C - 1)), where n_0 is the size of the smallest class.
 
     imbalance: IF, how many times larger the first class is than the last.  Cui et al., CVPR 2019 (CIFAR-LT).
     """
@@ -74,7 +74,7 @@ def hold_out(n: int, fraction: float, *, seed: int = 0) -> tuple[Index, Index]:
 
 
 def _shuffled(labels: Tensor, c: int, seed: int) -> Tensor:
-    """A class's samples in an order of its own, so that one class's number does not move another's samples."""
+    """The samples of a class in an order that does not depend on the other classes."""
     members = (labels == c).nonzero()[:, 0]
     return members[
         torch.randperm(len(members), generator=torch.Generator().manual_seed((seed << 16) + c), device="cpu")

@@ -1,6 +1,6 @@
 """Files and labels by a table: .csv, .tsv, .jsonl or .parquet.
 
-A table is read through once, row by row; of many rows what is needed of it is kept as an index.
+A table is read once, row by row.  If it has many rows, an index is kept.
 """
 
 import csv
@@ -31,7 +31,7 @@ KINDS = (".csv", ".tsv", ".jsonl", ".ndjson", ".parquet")
 class TableFiles:
     """The files that a table names, in its order.
 
-    root: where files that are not absolute lie.  split: only the rows that say so; "" for all.
+    root: the folder of files that are not absolute.  split: take only the rows of this part; "" for all.
     """
 
     def __init__(self, table: Path, root: Path, *, split: str = "") -> None:
@@ -60,8 +60,8 @@ def table_splits(table: Path, root: Path) -> list[str]:
 
 
 def index_table(table: Path, root: Path, *, cache: Path | None = None) -> Index:
-    """Of each row the bytes of its file (-1: there is none) and, where the table has them, the number of its label,
-    domain and split, whose names are about the index."""
+    """The length in bytes of each row's file (-1 if it is missing) and the numbers of its label, domain and split, if
+    the table has them.  Their names are in `about`."""
     if table.suffix not in KINDS or not table.is_file():
         raise ValueError(f"table= is a file that ends in {', '.join(KINDS)}; got {table}")
     of = ["table", str(table.resolve()), str(root.resolve())]

@@ -1,4 +1,4 @@
-"""Data sets of torchvision, by name: each image is asked of the library when it is needed."""
+"""Data sets of torchvision, by name.  Each image is read from the library when it is needed."""
 
 import hashlib
 from difflib import get_close_matches
@@ -20,7 +20,7 @@ NAMES = {  # what a part may be called
 
 
 class TorchvisionFiles:
-    """One part of a set.  Of a set that lies in folders the files are read, of others what the library gives."""
+    """One part of a set.  If the set has files in folders, the files are read; otherwise the library's images."""
 
     lengths = None
 
@@ -86,7 +86,7 @@ def _construct(cls: Any, names: tuple[str, ...], root: Path) -> Any:
 
 
 def _tried(cls: Any, root: Path, **which: Any) -> Any:
-    """None where the set has no such argument, or no such part.  Some sets can download, others cannot."""
+    """The set, or None if it has no such argument or no such part.  Some sets can download, others cannot."""
     for more in ({"download": True}, {}):
         try:
             return cls(root=str(root), **which, **more)
@@ -106,13 +106,13 @@ def _tried(cls: Any, root: Path, **which: Any) -> Any:
 
 
 def _classes(found: Any, labels: torch.Tensor) -> list[str]:
-    """As the set calls them, ImageNet by several words each; otherwise numbers."""
+    """The names of the classes in the set (several words each for ImageNet); otherwise numbers."""
     known = getattr(found, "classes", None) or range(int(labels.max()) + 1)
     return [", ".join(c) if isinstance(c, tuple) else str(c) for c in known]
 
 
 def _labels(found: Any) -> torch.Tensor | None:
-    """One number for each image; None where the set has something else, such as boxes."""
+    """One number for each image; None if the set has something else, such as boxes."""
     for name in LABELS:
         values = getattr(found, name, None)
         if values is not None and len(values) == len(found):

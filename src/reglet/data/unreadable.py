@@ -1,4 +1,4 @@
-"""Files that cannot be read: named with the reason, counted, and too many of them an error."""
+"""Files that cannot be read.  They are listed with the reason and counted; too many are an error."""
 
 import json
 from pathlib import Path
@@ -9,9 +9,9 @@ MOST = 0.01  # share of the files
 
 
 class Unreadable:
-    """name -> reason.  `of`: how many files there are in all.
+    """name -> reason.  of: the number of all files.
 
-    One broken file never stops a run; more than the share `most` of them do, because then something else is wrong.
+    One broken file never stops a run.  More than the share `most` do, because then something else is wrong.
     """
 
     def __init__(self, of: int, *, where: str, most: float = MOST) -> None:
@@ -40,11 +40,11 @@ class Unreadable:
 
     @property
     def first(self) -> str:
-        """In words, with the reason."""
+        """The first file and the reason, in words."""
         return next((f"{name} ({reason})" for name, reason in self.reasons.items()), "none")
 
     def write_to(self, path: Path) -> None:
-        """From now on a line of JSON for each file in `path`, which may have some from before."""
+        """From now on, append a line of JSON to `path` for each file."""
         with self._lock:
             self._path = path
             if path.exists():
@@ -62,4 +62,4 @@ class Unreadable:
 
 
 class TooManyUnreadableError(ValueError):
-    """So many files are broken that the data are not what they are taken for."""
+    """So many files are broken that something else must be wrong."""

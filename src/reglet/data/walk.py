@@ -1,7 +1,7 @@
-"""The image files below a folder, by one walk that opens none of them.
+"""The image files below a folder, found by one walk that opens none of them.
 
-Of a large folder the index is kept, and made anew when the modification time of one of the folders has changed: a file
-came, went or was renamed.  A file that was only rewritten in place is not noticed.
+The index of a large folder is kept.  It is made anew when the modification time of a folder has changed, because a file
+was added, removed or renamed.  A file that was only rewritten in place is not noticed.
 """
 
 import os
@@ -20,11 +20,11 @@ SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".bmp", ".webp", ".tif", ".tiff",
 
 
 def index_folder(root: Path, *, cache: Path | None = None) -> Index:
-    """All image files below `root`, in the order of their paths, compared folder by folder; hidden ones are left out.
-    Links are followed, and those in a circle cut.
+    """All image files below `root`, sorted folder by folder.  Hidden ones are left out.  Links are followed, but not in
+    circles.
 
-    The arrays are folder_of and lengths: of each file its folder and its bytes.  What is about them are the folders,
-    relative to the root ("" for itself), and `odd`: what has the name of an image and is no file, with the reason.
+    The arrays are `folder_of` and `lengths`: the folder and the bytes of each file.  `about` has the folders, relative
+    to the root (itself ""), and `odd`: entries with the name of an image that are no files, with the reason.
     """
     if not root.is_dir():
         raise ValueError(f"{root} is no folder")

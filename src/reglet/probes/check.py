@@ -1,4 +1,4 @@
-"""What every probe asks of the features that it is given."""
+"""Checks of the features that a probe gets."""
 
 from torch import Tensor
 
@@ -19,7 +19,7 @@ def check_features(train: Tensor, labels: Tensor, test: Tensor) -> None:
 
 
 def check_classes(labels: Tensor) -> None:
-    """What a probe that is fitted asks besides: something to tell apart, and samples of it."""
+    """Raise unless there are two classes, and at least as many samples as classes."""
     present, classes = len(labels.unique()), int(labels.max()) + 1
     if present < 2:
         raise ValueError(f"all {len(labels)} training labels are {int(labels[0])}: there is one class only")

@@ -1,4 +1,4 @@
-"""What frozen features are worth where few labels are known: so many of each class, drawn several times."""
+"""The accuracy of frozen features with few labels: a number of each class, drawn several times."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -39,10 +39,10 @@ def few_label_probe(
     probe: Score | None = None,
     seed: int = 0,
 ) -> FewLabelScore:
-    """Accuracy of `probe` on the test features, trained on `per_class` features of each class.
+    """The accuracy of `probe` on the test features, trained on `per_class` features of each class.
 
-    probe: of (training features, labels, test features, labels); by default an exact linear probe of strength 0.1,
-        because too few labels are left to choose one on.
+    probe: a function of (training features, labels, test features, labels).  By default an exact linear probe of
+        strength 0.1, because labels are too few to choose a strength.
 
     >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
     >>> few_label_probe(x, y, x, y, per_class=5).mean
@@ -71,7 +71,7 @@ def few_label_correct(
     draws: int = 5,
     seed: int = 0,
 ) -> Float[Tensor, " n"]:
-    """For each test feature the share of draws in which the linear probe is right; its mean is the score above.
+    """The share of draws in which the linear probe is right, for each test feature.  Its mean is the score above.
 
     >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
     >>> few_label_correct(x, y, x, y, per_class=5).mean().item()

@@ -1,8 +1,8 @@
-"""What a pretrained network is worth as a start: all of it trained further, on labels.
+"""Fine-tuning: the accuracy of a pretrained network after all of it is trained on labels.
 
-AdamW at 3e-4 for 256 images, falling by 0.75 from block to block; weight decay 0.05; a tenth of the steps of warm-up,
-then a cosine to zero; label smoothing 0.1, mixup 0.8 and CutMix 1.0 in turn, gradients clipped at 1.  That is VISReg's
-protocol but for RandAugment and random erasing; drop-path is the backbone's own, set where it is built.
+AdamW at 3e-4 for 256 images, with a factor of 0.75 from block to block; weight decay 0.05; warm-up for a tenth of the
+steps, then a cosine to zero; label smoothing 0.1, mixup 0.8 and CutMix 1.0 in turn, gradients clipped at 1.  That is
+VISReg's protocol without RandAugment and random erasing.  Drop-path is set where the backbone is built.
 """
 
 import copy
@@ -63,10 +63,10 @@ def fine_tune(
     blocks: Where | None = None,
     seed: int = 0,
 ) -> FineTuneScore:
-    """Train a copy of `backbone` (images -> (n, dim)) with a linear classifier; the given one stays as it is.
+    """Train a copy of `backbone` (images -> (n, dim)) with a linear classifier.  The given backbone does not change.
 
-    size: side in pixels of what the backbone sees.  policy: name of the view policy of training images; "probe" is
-        crop and flip.  lr: for 256 images a step, others in proportion.  mixup, cutmix: their alpha; 0 leaves one out.
+    size: side of the training views in pixels.  policy: the view policy of training images by name; "probe" is crop and
+        flip.  lr: for 256 images a step, and in proportion for others.  mixup, cutmix: their alpha; 0 leaves one out.
     blocks: see `layer_groups`.
 
     >>> from reglet.backbones import resnet8
@@ -125,7 +125,7 @@ def _batches(
     batch: int,
     generator: torch.Generator,
 ) -> Iterator[tuple[Tensor, Tensor]]:
-    """Views and soft labels, epoch after epoch, each without its last incomplete batch; mixed by `mixes` in turn."""
+    """Views and soft labels, epoch after epoch, mixed by `mixes` in turn.  Incomplete last batches are left out."""
     classes, turn = int(labels.max()) + 1, itertools.count()
     while True:
         order = torch.randperm(len(images), generator=generator, device="cpu")
@@ -138,7 +138,7 @@ def _batches(
 
 
 def _with_head(backbone: nn.Module, *, size: int, channels: int, classes: int) -> nn.Sequential:
-    """A copy of the backbone and a classifier that starts at zero, so that the first step is the classifier's alone."""
+    """A copy of the backbone and a classifier that starts at zero, so that the first step moves only the classifier."""
     body = copy.deepcopy(backbone).eval()
     like = next(body.parameters())
     with torch.no_grad():
@@ -153,7 +153,7 @@ def _with_head(backbone: nn.Module, *, size: int, channels: int, classes: int) -
 
 
 def _factor(steps: int, warmup: int) -> Callable[[int], float]:
-    """A line up, half a cosine down."""
+    """The factor of the learning rate: linear up, then half a cosine down."""
     return lambda s: (s + 1) / warmup if s < warmup else (1 + math.cos(math.pi * (s - warmup) / (steps - warmup))) / 2
 
 

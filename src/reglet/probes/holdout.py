@@ -1,4 +1,4 @@
-"""The part of the training features on which a probe chooses, so that it need not look at the test features."""
+"""The part of the training features on which a probe chooses its settings, so that test features stay unseen."""
 
 from collections.abc import Callable, Sequence
 
@@ -18,7 +18,7 @@ Fitter = Callable[[Tensor, Tensor, Tensor | None], Predict]
 
 
 def split(labels: Int[Tensor, " m"], *, holdout: float, seed: int) -> tuple[Int64[Tensor, "_"], Int64[Tensor, "_"]]:
-    """Indices to fit on and to choose on, `holdout` of every class in the latter."""
+    """Indices to fit on, and indices to choose on, which have `holdout` of every class."""
     check_choice(holdout=holdout, seed=seed)
     shuffled = torch.randperm(len(labels), generator=torch.Generator().manual_seed(seed), device="cpu").to(
         labels.device
@@ -33,7 +33,7 @@ def split(labels: Int[Tensor, " m"], *, holdout: float, seed: int) -> tuple[Int6
 
 
 def check_choice(*, holdout: float, seed: int) -> None:
-    """Also where nothing is held out: a wrong argument must not pass because it was not needed."""
+    """Checks the arguments even if nothing is held out: a wrong one must not pass because it is not needed."""
     check.whole(0, seed=seed)
     check.probability(holdout=holdout)
     if not 0 < holdout < 1:
@@ -41,7 +41,7 @@ def check_choice(*, holdout: float, seed: int) -> None:
 
 
 def validation_accuracy(logits: Float[Tensor, "n classes"], labels: Int[Tensor, " n"]) -> float:
-    """0 for a classifier that diverged."""
+    """The accuracy; 0 for a classifier that diverged."""
     return accuracy(logits, labels) if bool(torch.isfinite(logits).all()) else 0.0
 
 
@@ -53,9 +53,9 @@ def choose(
     holdout: float,
     seed: int,
 ) -> tuple[float, dict[float, float]]:
-    """The best of `values` by `score(fit, held, values)`, the first of equal ones, and the score of each.
+    """The best of `values` by `score(fit, held, values)`, and the score of each.  Ties go to the first.
 
-    A single value needs no validation, and gets none.
+    A single value is not validated.
     """
     if len(values) == 1:
         return values[0], {}
@@ -73,8 +73,8 @@ def fit_by_strength(
     holdout: float,
     seed: int,
 ) -> tuple[float, dict[float, float], Float[Tensor, "n classes"]]:
-    """The strength that is best on `holdout` of the training features, of equal ones the strongest; what each scored
-    there; and the scores of the test features, fitted again on all training features."""
+    """The best strength on `holdout` of the training features (ties go to the strongest); the score of each; and the
+    scores of the test features, after fitting again on all training features."""
     check_features(train, labels, test)
     check_classes(labels)
     check.numbers("strengths", strengths, each=check.positive)

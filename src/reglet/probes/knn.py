@@ -25,7 +25,7 @@ def knn_votes(
     temperature: float = 0.07,
     chunk: int = 1024,
 ) -> Float[Tensor, "n classes"]:
-    """Each class's share of the neighbours' weight.  `chunk` test features meet all of `train` at a time.
+    """The share of each class in the neighbours' weight.  chunk: test features that are compared at a time.
 
     >>> knn_votes(torch.eye(2), torch.tensor([0, 1]), torch.tensor([[1.0, 0.0]]), k=1).tolist()
     [[1.0, 0.0]]
@@ -40,7 +40,7 @@ def knn_votes(
     rows = []
     for query in unit_length(at_least_float32(test)).float().split(chunk):
         similarity, nearest = (query @ keys.T).topk(k, dim=1)
-        weight = (similarity / temperature).softmax(1)  # the weights up to a factor, which no share depends on
+        weight = (similarity / temperature).softmax(1)  # a common factor does not change shares
         rows.append(weight.new_zeros(len(query), classes).scatter_add_(1, labels[nearest].long(), weight))
     return torch.cat(rows)
 

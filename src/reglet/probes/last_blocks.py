@@ -11,11 +11,11 @@ from reglet.types import WrongKindError
 
 
 def last_blocks(backbone: nn.Module, x: Float[Tensor, "n c h w"], *, blocks: int = 4) -> Float[Tensor, "n d"]:
-    """[CLS] of the last `blocks` blocks, each after the final norm, the last block's at the end; where there is no
-    [CLS], or in the blocks before it joins, the mean of the patch tokens.
+    """[CLS] of the last `blocks` blocks, in order, each after the final norm.  The mean of the patch tokens where there
+    is no [CLS], or before it joins.
 
-    For our ViT and those that are built alike: `blocks`, `norm` and `cls_token`, as timm's.  VISReg's and SER's linear
-    probes take four.
+    For our ViT and others with `blocks`, `norm` and `cls_token`, such as timm's.  VISReg's and SER's linear probes take
+    four blocks.
 
     >>> from reglet.backbones import vit_mini
     >>> last_blocks(vit_mini(size=32), torch.zeros(2, 3, 32, 32), blocks=4).shape

@@ -18,11 +18,11 @@ def layer_groups(
 
         lr * layer_decay^(L + 1 - l)
 
-    what stands before the first block (patch embedding, positions, stem) as l = 0, and what follows the last at lr.
-    So in BEiT and MAE; timm counts the final norm to the last block, which learns at lr there.
-    Vectors (norms, biases) and tokens and positions, which are (1, t, d), have no weight decay.
+    Layers before the first block (patch embedding, positions, stem) have l = 0.  Layers after the last block learn at
+    lr.  This is as in BEiT and MAE; in timm the last block, with the final norm, learns at lr.
+    Vectors (norms, biases), and tokens and positions, which are (1, t, d), have no weight decay.
 
-    blocks: which modules the blocks are; by default those that are called so in known networks, or else the children.
+    blocks: the names of the blocks; by default those of known networks, or else the children.
 
     >>> from reglet.backbones import vit_mini
     >>> groups = layer_groups(vit_mini(size=32), lr=1e-3, weight_decay=0.05, layer_decay=0.5)

@@ -1,13 +1,12 @@
-"""What a linear classifier can read from frozen features, exactly.
+"""The exact linear probe: logistic regression on frozen features.
 
     min over W, b of   1/m sum_i CE(W x_i + b, y_i) + strength/2 |W|^2
 
 on features standardised by the training set's mean and deviation.  The problem is convex and solved to convergence, in
-float64 on the CPU and in float32 on an accelerator, so a score has no learning rate, no number of epochs and no seed
-but that of the validation split, on which alone the strength is chosen.  (scikit-learn's
-LogisticRegression(C=1 / (m * strength)) is the same problem.)
-Features are standardized a few at a time, so that no copy of them all is made, however many there are.
-`linear_sgd_probe` is what papers do instead: faster on many samples, and with a rate to choose.
+float64 on the CPU and in float32 on an accelerator.  So the score does not depend on a learning rate or a number of
+epochs.  Its only seed is that of the validation split, which only chooses the strength.  (scikit-learn's
+LogisticRegression(C=1 / (m * strength)) is the same problem.)  Features are standardized a few at a time, so that no
+copy of all is made.  Papers use `linear_sgd_probe` instead: it is faster on many samples, and has a rate to choose.
 """
 
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 
 class LinearScore(NamedTuple):
-    """strength: the one chosen.  validation: the accuracy of each strength, where there was a choice.
+    """strength: the chosen one.  validation: the accuracy of each strength, if there was a choice.
 
     >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
     >>> score = linear_probe(x, y, x, y, strengths=(0.1, 1.0))
@@ -53,7 +52,7 @@ def linear_probe(
 ) -> LinearScore:
     """Choose the strength on `holdout` of the training features, fit again on all of them, score on the test features.
 
-    Of equal validation scores the stronger penalty wins.  A single strength needs no validation, and gets none.
+    If validation scores are equal, the stronger penalty wins.  A single strength is not validated.
 
     >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
     >>> linear_probe(x, y, x, y).accuracy
@@ -73,9 +72,9 @@ def logistic_regression(
     tolerance: float = 1e-5,
     standard: Standard | None = None,
 ) -> tuple[Float[Tensor, "classes r"], Float[Tensor, " classes"]]:
-    """W and b of the problem above, by L-BFGS from zero (1,000 steps at most), to a gradient within `tolerance`.
+    """W and b of the problem above, by L-BFGS from zero (at most 1,000 steps), to a gradient within `tolerance`.
 
-    standard: of the coordinates in which the problem is solved; without it, those of x.
+    standard: the coordinates in which the problem is solved; by default those of x.
 
     >>> weight, bias = logistic_regression(torch.eye(2).repeat(30, 1), torch.arange(60) % 2, strength=0.1)
     >>> weight.shape, bias.shape
@@ -107,7 +106,7 @@ def _solve(
 
     @torch.no_grad()
     def objective() -> Tensor:
-        """With p the softmax of a sample, the gradient of its cross-entropy is (p - onehot) x^T."""
+        """The gradient of a sample's cross-entropy is (p - onehot) x^T, p its softmax."""
         loss, w.grad, b.grad = strength / 2 * w.square().sum(), strength * w, torch.zeros_like(b)
         start = 0
         for x in rows:

@@ -1,17 +1,17 @@
-"""What a linear classifier learns from frozen features by SGD, at many learning rates at once.
+"""A linear probe by SGD on frozen features, at many learning rates at once.
 
 VISReg's protocol: SGD with momentum 0.9 and no weight decay, a cosine to zero, 13 learning rates from 1e-4 to 0.5 for
 256 samples a step (others in proportion), one head for each.  All heads see the same batches, so that a step is two
 matrix products, with W of all heads side by side.
 
 Where we differ: features are extracted once, so there are no augmentations.  The training set's mean and deviation
-stand for the batch norm before each head.  By default correlations are taken out too (see `Decorrelated`), with which
-ten epochs get as far as a hundred without; `damping=None` leaves them in, as the protocol does.  Weights start at zero,
-not at N(0, 0.01^2): the problem is convex.
+replace the batch norm before each head.  By default correlations are removed too (see `Decorrelated`); ten epochs then
+reach what a hundred reach without.  `damping=None` keeps them, as in the protocol.  Weights start at zero, not at
+N(0, 0.01^2), because the problem is convex.
 
 With `weight_decay` it is the problem of scikit-learn's LogisticRegression(C=1 / (m * weight_decay)) on standardised
-features, which has a minimum of its own: the rate is then only a way there, and the one that gets lowest is taken.  (By
-held-out labels a rate would win that stops early, which regularizes once more.)  `linear_probe` solves it exactly.
+features, which has one minimum.  The rate that gets lowest is then taken.  (Held-out labels would prefer a rate that
+stops early, which regularizes once more.)  `linear_probe` solves it exactly.
 """
 
 import math
@@ -34,7 +34,7 @@ MOMENTUM = 0.9
 
 
 class LinearSGDScore(NamedTuple):
-    """rate: the one chosen.  validation: the score of each rate, where there was a choice.
+    """rate: the chosen one.  validation: the score of each rate, if there was a choice.
 
     >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
     >>> score = linear_sgd_probe(x, y, x, y, rates=(0.1, 0.5))
@@ -65,8 +65,8 @@ def linear_sgd_probe(
     """Choose the rate on `holdout` of the training features, train again on all of them, score on the test features.
 
     The rate is chosen by log-likelihood.  The best of 13 noisy accuracies would often be a rate that was lucky.
-    A single rate needs no validation, and gets none; with `weight_decay` nothing is held out.  Rates that diverge are
-    never chosen; where all do, the error says so.
+    A single rate is not validated, and with `weight_decay` nothing is held out.  Rates that diverge are never chosen;
+    if all diverge, the error says so.
 
     >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
     >>> linear_sgd_probe(x, y, x, y, rates=(0.5,)).accuracy
@@ -117,8 +117,8 @@ def _scored(
 class _Heads:
     """Softmax regressions that see the same batches and differ in their learning rate.
 
-    The gradient of a head's mean cross-entropy is (p - onehot) x^T / b, p being its softmax: no graph is needed.
-    Classes come first, samples last, because a softmax over few classes is ten times slower along the last axis.
+    The gradient of a head's mean cross-entropy is (p - onehot) x^T / b, p its softmax, so no graph is needed.  Classes
+    are the first axis, because a softmax over few classes is ten times slower along the last one.
     """
 
     def __init__(self, *, epochs: int, batch: int, decay: Float[Tensor, " d"] | None, seed: int) -> None:
@@ -152,7 +152,7 @@ class _Heads:
         return _Fitted(w, b, classes)
 
     def objective(self, fitted: "_Fitted", x: Float[Tensor, "m d"], y: Int64[Tensor, " m"]) -> Float[Tensor, " heads"]:
-        """Mean cross-entropy and half the penalty, of each head; infinite where it diverged."""
+        """The mean cross-entropy and half the penalty of each head; infinite if it diverged."""
         fits = torch.stack([F.cross_entropy(each, y) for each in fitted(x).unbind(1)])
         penalty = fitted.w.square() @ (x.new_zeros(x.shape[1]) if self.decay is None else self.decay)
         found = fits + penalty.view(fitted.classes, -1).sum(0) / 2

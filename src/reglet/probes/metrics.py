@@ -1,4 +1,4 @@
-"""How good a prediction is: scores (n, classes), the larger the likelier, or class numbers (n,), against labels."""
+"""Metrics of predictions against labels.  A prediction is scores (n, classes), larger is likelier, or classes (n,)."""
 
 from typing import NamedTuple
 
@@ -31,7 +31,7 @@ def iou(table: Int[Tensor, "classes classes"]) -> Float64[Tensor, " classes"]:
 
 
 def accuracy(scores: Float[Tensor, "n classes"], labels: Int[Tensor, " n"]) -> float:
-    """A label beyond the classes was never seen: it is missed."""
+    """The accuracy.  A label beyond the classes counts as wrong."""
     _check_scores(scores, labels)
     return float(in_float64(scores.argmax(1) == labels).mean())
 
@@ -72,7 +72,7 @@ def macro_f1(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
 
 
 def balanced_accuracy(predicted: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> float:
-    """Mean over the classes that occur of the share of their samples that are right."""
+    """The accuracy on each class that occurs, averaged over classes."""
     table = _confusion(predicted, labels)
     actual = table.sum(1)
     return float((table.diagonal() / actual)[actual > 0].mean())
@@ -170,7 +170,7 @@ def wilson_interval(fraction: float, n: int, *, z: float = 1.96) -> tuple[float,
 
         (p + z^2/2n -+ z sqrt(p (1 - p)/n + z^2/4n^2)) / (1 + z^2/n)
 
-    It is the error of testing on n samples alone: another training run varies besides.
+    It is only the error of testing on n samples.  Another training run varies besides.
     """
     check.probability(fraction=fraction)
     check.whole(1, n=n)

@@ -1,4 +1,4 @@
-"""What a small network can read from frozen features that a linear classifier cannot.
+"""A probe by a small network, which reads from frozen features what a linear classifier cannot.
 
 Three layers, d-1024-1024-classes, batch norm and ReLU between them; AdamW, a cosine to zero.  SMI's and VISReg's papers
 give neither widths nor rates for theirs.
@@ -24,7 +24,7 @@ RATES = (1e-4, 1e-3, 1e-2)
 
 
 class MLPScore(NamedTuple):
-    """rate: the one chosen.  validation: the accuracy of each rate, where there was a choice.
+    """rate: the chosen one.  validation: the accuracy of each rate, if there was a choice.
 
     >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
     >>> mlp_probe(x, y, x, y, width=16, rates=(0.01,)).logits.shape
@@ -53,7 +53,7 @@ def mlp_probe(
 ) -> MLPScore:
     """Choose the rate on `holdout` of the training features, train again on all of them, score on the test features.
 
-    Of equal validation scores the lowest rate wins.  A single rate needs no validation, and gets none.
+    If validation scores are equal, the lowest rate wins.  A single rate is not validated.
 
     >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
     >>> mlp_probe(x, y, x, y, width=16, rates=(0.01,)).accuracy

@@ -1,9 +1,9 @@
-"""Ridge regression to one-hot labels: a linear probe in closed form, all strengths from one decomposition.
+"""Ridge regression to one-hot labels: a linear probe in closed form.  One decomposition serves all strengths.
 
     min over W, b of   1/m sum_i |W x_i + b - onehot(y_i)|^2 + strength |W|^2
 
-on standardised features; the largest output is the class.  scikit-learn's RidgeClassifier(alpha=m * strength) predicts
-the same: it regresses to -1 and 1, which moves and scales all outputs alike.
+on standardised features.  The largest output is the class.  scikit-learn's RidgeClassifier(alpha=m * strength) predicts
+the same: it regresses to -1 and 1, which only shifts and scales all outputs.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ STRENGTHS = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 
 
 class RidgeScore(NamedTuple):
-    """strength: the one chosen.  validation: the accuracy of each strength, where there was a choice.
+    """strength: the chosen one.  validation: the accuracy of each strength, if there was a choice.
 
     >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
     >>> ridge_probe(x, y, x, y).outputs.shape
@@ -47,7 +47,7 @@ def ridge_probe(
 ) -> RidgeScore:
     """Choose the strength on `holdout` of the training features, fit again on all of them, score on the test features.
 
-    Of equal validation scores the stronger penalty wins.  A single strength needs no validation, and gets none.
+    If validation scores are equal, the stronger penalty wins.  A single strength is not validated.
 
     >>> x, y = torch.eye(2).repeat(30, 1), torch.arange(60) % 2
     >>> ridge_probe(x, y, x, y).accuracy

@@ -1,7 +1,7 @@
-"""Which class each pixel is of, read linearly from patch tokens.
+"""The class of each pixel, read linearly from patch tokens.
 
-Batch norm and a linear map of each token; logits are brought to the mask's size bilinearly, and cross-entropy is taken
-there.  AdamW, rate 2e-3 (1 - s/S)^0.9, 16 images a step, 40 epochs: VISReg's protocol on ADE20K.  It reports the best
+Batch norm and a linear map of each token; logits are resized to the mask bilinearly, and cross-entropy is taken there.
+AdamW, rate 2e-3 (1 - s/S)^0.9, 16 images a step, 40 epochs: VISReg's protocol on ADE20K.  The paper reports the best
 epoch on the test images; we report the last.
 """
 
@@ -51,7 +51,7 @@ def segmentation_probe(
     """Mean intersection over union on the test masks.
 
     grid: rows and columns that the tokens fill, row by row.
-    ignore: a class of which pixels count neither in training nor in testing; ADE20K's is 0.
+    ignore: a class whose pixels are left out in training and testing; 0 for ADE20K.
 
     >>> masks = torch.tensor([[0, 0], [1, 1]]).repeat(8, 1, 1)
     >>> tokens = torch.eye(2)[masks.flatten(1)]
