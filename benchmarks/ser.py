@@ -52,13 +52,13 @@ def flops(method: Method, data: Batch, *, backward: bool) -> int:
     return counter.get_total_flops()
 
 
-def counted(*, backward: bool) -> tuple[float, list[float]]:
-    """FLOPs of MoCo-v3, and those of MoCo-v3 with SER, once for each draw."""
+def counted(*, backward: bool, seed: int = 0) -> tuple[float, list[float]]:
+    """FLOPs of MoCo-v3, and those of MoCo-v3 with SER, once for each draw.  seed: of the draws."""
     data = batch(BATCH, size=224, share=SHARE, device="meta")
     with torch.device("meta"):
         plain = MoCoV3(vit_small(), freeze="patch_embed")
         ser = Equivariant(MoCoV3(vit_small(cls_layer=3), freeze="patch_embed"), layer=3, fraction=SHARE)
-    torch.manual_seed(0)
+    torch.manual_seed(seed)
     alone = flops(plain, replace(data, draws=None), backward=backward)
     return alone, [flops(ser, data, backward=backward) for _ in range(DRAWS)]
 

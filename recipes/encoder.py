@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -24,7 +24,9 @@ from reglet.data.splits import hold_out
 from reglet.diagnostics import effective_rank, eigenspectrum
 from reglet.engine.feed import ImageFeed, Place, ViewPolicy
 from reglet.engine.guard import NonFiniteError
+from reglet.engine.metrics import read_metrics
 from reglet.engine.settings import Settings
+from reglet.engine.watch import Watch
 from reglet.export import preprocessing
 from reglet.losses.base import OnViews
 from reglet.method import Batch, Method
@@ -61,8 +63,26 @@ def pretrain(run: Run, loss: OnViews, images: Images, *, dose: Dose | None = Non
     return learner
 
 
-def quietly(learner: Method, images: Images, policy: ViewPolicy, run: Run, *, dose: Dose | None = None) -> None:
-    """Trained, with nothing shown and nothing left on disk."""
+def followed(
+    run: Run, loss: OnViews, images: Images, *, watch: Sequence[Watch] = ()
+) -> tuple[JointEmbedding, list[dict[str, Any]]]:
+    """Trained, and the lines of its metrics.jsonl: one for every step, and one for each score that was watched."""
+    learner, lines = method(loss, seed=run.seed, width=run.settings.get("width", 64)), list[dict[str, Any]]()
+    quietly(learner, images, views.policy("smi", size=SIZE), run, watch=watch, lines=lines)
+    return learner, lines
+
+
+def quietly(
+    learner: Method,
+    images: Images,
+    policy: ViewPolicy,
+    run: Run,
+    *,
+    dose: Dose | None = None,
+    watch: Sequence[Watch] = (),
+    lines: list[dict[str, Any]] | None = None,
+) -> None:
+    """Trained, with nothing shown and nothing left on disk.  lines: takes those of metrics.jsonl, of every step."""
     batch = run.settings["batch"]
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
@@ -74,11 +94,13 @@ def quietly(learner: Method, images: Images, policy: ViewPolicy, run: Run, *, do
             seed=run.seed,
             accelerator="cpu",
             save_every=10**9,
-            log_every=10**9,
+            log_every=10**9 if lines is None else 1,
         )
         feed = ImageFeed(images, policy, batch=batch, seed=run.seed)
-        watch = [] if dose is None else [dose.begin(learner, first(feed))]
-        result = fit(learner, feed, settings, watch=watch, shown=False)
+        doses = [] if dose is None else [dose.begin(learner, first(feed))]
+        result = fit(learner, feed, settings, watch=[*doses, *watch], shown=False)
+        if lines is not None:
+            lines += read_metrics(Path(settings.out) / "metrics.jsonl")
     if not result.finished:
         raise KeyboardInterrupt
 
