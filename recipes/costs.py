@@ -4,7 +4,7 @@ Paper     SMI, table 2; SER, table 17; SIM, table 11
 Command   python -m recipes.costs
 Printed   SMI, G multiply-adds of a loss on 8 devices with 256 samples of 8192 features: SMI 12.88, Barlow Twins 137.43,
           VICReg 274.87, NT-Xent 103.07.  SER: 1.008 times the FLOPs of MoCo-v3, ViT-S/16.  SIM, with over without:
-          ResNet-18 time 1.11, memory 1.04; ResNet-50 1.18, 1.07
+          ResNet-18 time 1.11, memory 1.04; ResNet-50, with 1.18 and 1.07, is in docs/speed.md
 Design    Nothing is trained.  Operations are what torch's counter counts in the matrix products of a forward pass (SMI)
           or both passes (SER), on the meta device, as reglet computes them; twice the multiply-adds.  A count of losses
           is the same for every seed; SER's depends on the symmetries drawn: a seed is the mean over eight draws.
@@ -38,7 +38,7 @@ NETWORKS = {case.name: number for number, case in enumerate(sim.CASES)}
 SECONDS = 20.0  # of CPU time, for the rounds of one seed
 ALONE: dict[str, Scores] = {"nothing": {"G multiply-adds": 0.0}, "MoCo-v3": {"FLOPs": 1.0}}
 ALONE |= {name: {"time": 1.0, "memory": 1.0} for name in NETWORKS}
-SIM = {"ResNet-18": (0.11, 0.04), "ResNet-50": (0.18, 0.07)}  # what SIM adds, in time and in memory
+SIM = {"ResNet-18": (0.11, 0.04)}  # what SIM adds, in time and in memory; others are in docs/speed.md
 
 
 def compute(run: Run, nothing: Path) -> Scores:
