@@ -37,7 +37,7 @@ from recipes.encoder import Data, features, held_out, known, load_parts, pixels,
 from recipes.recipe import DATA, Printed, Recipe, Scores, main
 from reglet.data import Images
 from reglet.data.splits import hold_out, long_tail
-from reglet.losses import LeJEPALoss, SWDLoss, VISRegLoss
+from reglet.losses import LeJEPALoss, SWDLoss, VICRegLoss, VISRegLoss
 from reglet.losses.base import OnViews
 from reglet.runs import Run
 
@@ -59,6 +59,8 @@ def objective(run: Run) -> OnViews:
         return LeJEPALoss(slices=s["slices"])
     if s["loss"] == "SWD":
         return SWDLoss(lam=s["lam"], slices=s["slices"])
+    if s["loss"] == "VICReg":
+        return VICRegLoss()
     parts = {key: s[key] for key in ("scale", "shape", "center", "detach")}
     return VISRegLoss(lam=s["lam"], slices=s["slices"], **parts)
 
