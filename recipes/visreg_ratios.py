@@ -5,8 +5,8 @@ Command   python -m recipes.visreg_ratios
 Printed   ImageNet-LT, ViT-S/8, linear probe: equal weights 31.94; twice the scale 30.16, shape 34.25, centre 31.60;
           four times the scale 27.35, shape 35.14, centre 29.48
 Design    recipes/visreg_ablation.py with a conv net 32-64-128; seeds 1 to 5.  Figures: recipes/summaries.
-Found     Four times the shape does not collapse at the paper's batch and lam: its deviation is 0.62 for 0.87 in all five
-          seeds.  (A collapse that this page once had was of batch 128 with lam 0.3.)  No ratio is above equal weights,
+Found     Four times the shape does not collapse at the paper's batch and lam: its deviation is 0.62 for 0.87, in every
+          seed.  (A collapse that this page once had was of batch 128 with lam 0.3.)  No ratio is above equal weights,
           by a linear probe or by 20 neighbours.  More shape gives the embedding the rank that it is made for (60 for
           36), and no accuracy.  With 140 epochs for 70 it was the same (unfinished: three to five seeds).  By a linear
           probe there is no verdict, because the full loss has not settled; by 20 neighbours it has.
