@@ -25,8 +25,8 @@ from reglet.diagnostics import effective_rank, eigenspectrum
 from reglet.engine.feed import ImageFeed, Place, ViewPolicy
 from reglet.engine.guard import NonFiniteError
 from reglet.engine.metrics import read_metrics
+from reglet.engine.monitor import Monitor
 from reglet.engine.settings import Settings
-from reglet.engine.watch import Watch
 from reglet.export import preprocessing
 from reglet.losses.base import OnViews
 from reglet.method import Batch, Method
@@ -64,7 +64,7 @@ def pretrain(run: Run, loss: OnViews, images: Images, *, dose: Dose | None = Non
 
 
 def followed(
-    run: Run, loss: OnViews, images: Images, *, watch: Sequence[Watch] = ()
+    run: Run, loss: OnViews, images: Images, *, watch: Sequence[Monitor] = ()
 ) -> tuple[JointEmbedding, list[dict[str, Any]]]:
     """Trained, and the lines of its metrics.jsonl: one for every step, and one for each score that was watched."""
     learner, lines = method(loss, seed=run.seed, width=run.settings.get("width", 64)), list[dict[str, Any]]()
@@ -79,7 +79,7 @@ def quietly(
     run: Run,
     *,
     dose: Dose | None = None,
-    watch: Sequence[Watch] = (),
+    watch: Sequence[Monitor] = (),
     lines: list[dict[str, Any]] | None = None,
 ) -> None:
     """Trained, with nothing shown and nothing left on disk.  lines: takes those of metrics.jsonl, of every step."""

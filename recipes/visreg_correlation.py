@@ -15,7 +15,7 @@ from typing import Any
 
 from recipes.encoder import Data, features, followed, known, load_parts, pixels, scores
 from recipes.recipe import DATA, Printed, Recipe, Scores, main
-from reglet.engine.watch import AtCheckpoints, Trained
+from reglet.engine.monitor import AtCheckpoints, Trained
 from reglet.losses import VISRegLoss
 from reglet.method import Method
 from reglet.probes import linear_probe
