@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import torch
 
+from reglet import progress
 from reglet.cli import main
 
 
@@ -23,6 +24,20 @@ def run(tmp_path: Path) -> Path:
     words = [f"data={data}", "epochs=1", "batch=60", "projector=16-8", "loss.slices=8", "accelerator=cpu"]
     assert main(["pretrain", *words, f"out={tmp_path / 'a'}"]) == 0
     return tmp_path / "a"
+
+
+def test_progress_is_shown(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[tuple[str, int | None]] = []
+
+    class Seen(progress.Screen):
+        def begin(self, work: progress.Work) -> None:
+            begun.append((work.name, work.total))
+            super().begin(work)
+
+    monkeypatch.setattr(progress, "_open", Seen)
+    assert main(["robust", str(run), "severities=1", "perturbations=true", "images=12"]) == 0
+    assert ("corruptions", 15) in begun
+    assert ("perturbations", 14) in begun
 
 
 def test_a_table_and_a_file(run: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,6 +7,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from reglet import progress
 from reglet.diagnostics.robustness.corruptions import CORRUPTIONS, SEVERITIES, as_floats, corrupt
 from reglet.diagnostics.robustness.perturbations import NOISES, PERTURBATIONS, frames_of
 
@@ -65,7 +66,7 @@ def robustness(
 
     clean = accuracy(lambda x, i: as_floats(x))
     found: dict[str, tuple[float, ...]] = {}
-    for name in corruptions:
+    for name in progress.track(corruptions, "corruptions"):
         found[name] = tuple(
             accuracy(lambda x, i, name=name, s=s: corrupt(x, name, severity=s, seed=seed, index=i))  # type: ignore[misc]
             for s in severities
@@ -92,7 +93,7 @@ def correct_under_corruption(
     """
     _check(images, labels, corruptions, severities)
     truth, right = labels.cpu(), torch.zeros(len(images), dtype=torch.float64)
-    for name in corruptions:
+    for name in progress.track(corruptions, "corruptions"):
         for severity in severities:
             for i in torch.arange(len(images)).split(batch):
                 x = corrupt(images[i.to(images.device)], name, severity=severity, seed=seed, index=i)
@@ -143,7 +144,7 @@ def stability(
         sequence = frames_of(images[i.to(images.device)], name, frames=frames, severity=severity, seed=seed, index=i)
         return torch.stack([classes(predict, frame) for frame in sequence], 1)
 
-    for name in perturbations:
+    for name in progress.track(perturbations, "perturbations"):
         seen = torch.cat([along(name, i) for i in parts])
         kept = seen[:, 1:] if name in NOISES else seen
         accuracy[name] = float((kept == truth[:, None]).double().mean())
