@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 
+from reglet import cost
 from reglet.cli import main
 from reglet.compare import score
 from reglet.engine.build import build_parts
@@ -120,3 +121,10 @@ def test_without_labels_there_is_no_verdict(data: Path, tmp_path: Path, capsys: 
 def test_mistakes(more: list[str], says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compare", *more, f"out={tmp_path}"]) == 2
     assert says in capsys.readouterr().err
+
+
+def test_slow_steps_are_timed_five_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = {"base": lambda: None, "candidate": lambda: None}
+    assert [len(times) for times in cost._take_turns(steps, 12).values()] == [12, 12]
+    monkeypatch.setattr(cost, "ENOUGH", 0.0)
+    assert [len(times) for times in cost._take_turns(steps, 12).values()] == [5, 5]

@@ -17,12 +17,14 @@ from pathlib import Path
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from reglet import progress
 from reglet.engine.build import build_parts
 from reglet.engine.config import Config
 from reglet.engine.feed import Place
 from reglet.engine.launch import launch
 from reglet.engine.state import State
 
+ENOUGH = 20.0
 _STATUS, _RESET = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
@@ -55,7 +57,8 @@ def compare_costs(base: Config, candidate: Config, *, rounds: int = 12) -> tuple
     for arm in arms.values():
         arm.step()
     seconds = _take_turns({name: arm.step for name, arm in arms.items()}, rounds)
-    costs = [arm.cost(statistics.median(seconds[name])) for name, arm in arms.items()]
+    with progress.work("its FLOPs and memory"):
+        costs = [arm.cost(statistics.median(seconds[name])) for name, arm in arms.items()]
     for arm in arms.values():
         arm.close()
     a, b = costs
@@ -73,8 +76,12 @@ def compare_costs(base: Config, candidate: Config, *, rounds: int = 12) -> tuple
 
 
 def _take_turns(steps: Mapping[str, Callable[[], None]], rounds: int) -> dict[str, list[float]]:
+    """Seconds of each step.  After `ENOUGH` seconds five rounds are enough."""
     seconds: dict[str, list[float]] = {name: [] for name in steps}
-    for _ in range(rounds):
+    since = time.perf_counter()
+    for done in progress.track(range(rounds), "what a step costs"):
+        if done >= 5 and time.perf_counter() - since > ENOUGH:
+            break
         for name, step in steps.items():
             start = time.perf_counter()
             step()
