@@ -100,7 +100,7 @@ def test_without_labels_there_is_a_rank_and_no_verdict(
     assert adapt(here, tmp_path / "a", data="none.npz") == 0
     assert "No verdict" in capsys.readouterr().out
     assert adapt(here, tmp_path / "b", "require=better", data="none.npz") == 2
-    assert "require=better needs labels" in capsys.readouterr().err
+    assert "require=better needs test images with labels" in capsys.readouterr().err
     assert not (tmp_path / "b" / "config.json").exists()
 
 

@@ -176,7 +176,7 @@ def test_module_is_the_function() -> None:
 
 def test_bad_input() -> None:
     z, target = (y.detach() for y in pair(1))
-    with pytest.raises(ValueError, match="at least two images are needed, got 1"):
+    with pytest.raises(ValueError, match="at least two images are needed; got 1"):
         patch_ntxent(z, target)
     with pytest.raises(ValueError, match=r"temperature must be a number from 1e-06 .* got 0\.0"):
         patch_ntxent(*pair(), temperature=0.0)
@@ -249,7 +249,7 @@ def test_two_ranks_with_different_token_counts_are_one_process(tmp_path) -> None
         for value, grad in (found[name] for found in ranks):
             torch.testing.assert_close(value, expected, rtol=1e-12, atol=0)
             torch.testing.assert_close(grad, wanted, rtol=1e-10, atol=1e-12)
-    assert all("at least two images are needed, got 1" in found["error"] for found in ranks)
+    assert all("at least two images are needed; got 1" in found["error"] for found in ranks)
     assert all(torch.equal(a[name][1], b[name][1]) for a, b in pairwise(ranks) for name in ("both", "cross"))
 
 

@@ -82,7 +82,7 @@ def test_killed_and_resumed_decides_the_same(tmp_path: Path, kill: int) -> None:
 
 def test_a_score_that_nobody_watches_is_an_error(tmp_path: Path) -> None:
     s = settings(tmp_path / "a", steps=2)
-    with pytest.raises(ValueError, match="keep_best=told: nothing that was watched"):
+    with pytest.raises(ValueError, match="keep_best=told: there was no score"):
         fit(toy(), feed(s), s, shown=False)
     with pytest.raises(ValueError, match="say which by keep_best="):
         Settings(patience=3)

@@ -127,5 +127,5 @@ def test_bad_input() -> None:
     with pytest.raises(RuntimeError, match="this model is in eval mode"):
         mixing(x, mixing.draw(6))
     named = nn.ModuleDict({"input": nn.Linear(2, 2)})
-    with pytest.raises(ValueError, match="a block is called 'input'"):
+    with pytest.raises(ValueError, match="a block has the name 'input'"):
         ManifoldMixup(named, "input")

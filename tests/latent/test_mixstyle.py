@@ -130,7 +130,7 @@ def test_bad_input() -> None:
         MixStyle(prob=1.5)
     with pytest.raises(ValueError, match="batch of 4, got one of 5"):
         MixStyle().apply(maps(), MixStyle().draw(4))
-    with pytest.raises(ValueError, match=r"at least two places, \(n, c, ...\), got \(4, 3, 1, 1\)"):
+    with pytest.raises(ValueError, match=r"at least two places in each channel of \(n, c, ...\), got \(4, 3, 1, 1\)"):
         MixStyle()(torch.zeros(4, 3, 1, 1))
 
 

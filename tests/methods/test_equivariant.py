@@ -379,7 +379,7 @@ def test_bad_input() -> None:
         wrapped(layer=0)
     with pytest.raises(LookupError, match=r"no module matches 'block.1'. Did you mean 'blocks.1'"):
         wrapped(layer="block.1")
-    with pytest.raises(ValueError, match="Give layer=2 by its name"):
+    with pytest.raises(ValueError, match="give the layer by its name"):
         wrapped("vicreg", conv(), layer=2, patch=4)
     with pytest.raises(ValueError, match="target='momentum' needs a method with a teacher, got JointEmbedding"):
         wrapped("vicreg", target="momentum")

@@ -219,7 +219,7 @@ def test_bad_input() -> None:
         with pytest.raises(ValueError, match="expected one more than the 2 global views of its base, got 2"):
             wrapped(name)(replace(two, views=two.views[:2], draws=two.draws[:2]))
     b = batch("equimod")
-    with pytest.raises(ValueError, match="the image as it is in its last view, and there is crop"):
+    with pytest.raises(ValueError, match="a last view without augmentation, and this one has crop"):
         wrapped("equimod")(replace(b, draws=[b.draws[0]] * 3))
     with pytest.raises(ValueError, match=r"their crop differs. Make views by PartnerViews"):
         wrapped("stl")(batch("augself"))

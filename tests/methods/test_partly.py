@@ -77,7 +77,7 @@ def test_rates_fall_from_block_to_block() -> None:
     assert scale[net.patch_embed.proj.weight] == scale[net.cls_token] == 0.5**7
     assert sum(len(group["params"]) for group in groups) == len(list(method.parameters()))
     assert {group["weight_decay"] for group in groups} == {0.0, 0.1}
-    with pytest.raises(ValueError, match="no method"):
+    with pytest.raises(ValueError, match="needs a Method with a backbone"):
         layer_scales(net, 0.5)
 
 
