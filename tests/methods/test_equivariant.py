@@ -312,7 +312,7 @@ def test_on_the_map_of_a_convolutional_network() -> None:
     assert grads == {path: path.startswith("stages.0.") for path in grads}
     with pytest.raises(ValueError, match="give some images as example="):
         wrapped("vicreg", conv(), layer="stages.0", patch=4)
-    with pytest.raises(ValueError, match="ConvNet has no patch: give patch="):
+    with pytest.raises(ValueError, match="ConvNet has no patch: give its stride as patch="):
         wrapped("vicreg", conv(), layer="stages.0", example=images)
 
 

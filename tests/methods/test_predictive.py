@@ -148,7 +148,7 @@ def test_videos_and_their_parts() -> None:
             {"frame": 4},
         ),
         (r"takes videos \(n, t, c, h, w\); got \(2, 3, 40\)", (2, 3, 40), {"frame": 0}),
-        (r"at least 2 are needed, and \(2, 3, 7\) has 1 of 4 points", (2, 3, 7), {"frame": 4}),
+        (r"needs at least 2 frames, and \(2, 3, 7\) has 1 of 4 points", (2, 3, 7), {"frame": 4}),
         (r"actions=2: a batch has actions of shape \(2, 10, 2\), got none", (2, 3, 40), {"frame": 4, "actions": 2}),
     ],
 )
