@@ -15,7 +15,7 @@ from reglet.engine.feed import ImageFeed, ViewPolicy
 from reglet.engine.metrics import Metrics
 from reglet.engine.monitor import AtCheckpoints, Trained
 from reglet.engine.settings import Settings
-from reglet.losses import BarlowTwinsLoss, VISRegLoss
+from reglet.losses import SWD, BarlowTwinsLoss, LeJEPALoss, VISRegLoss
 from reglet.method import Batch, Method
 from reglet.train import fit
 from reglet.types import Terms
@@ -96,6 +96,8 @@ def toy(kind: str = "visreg", *, norm: bool = True, dropout: float = 0.0) -> Toy
     losses = {
         "visreg": lambda: VISRegLoss(slices=64, shared_slices=True, gather=True),
         "barlow": lambda: BarlowTwinsLoss(gather=True),
+        "sigreg": lambda: LeJEPALoss(slices=64, shared_slices=True, gather=True),
+        "swd": lambda: SWD(slices=64, shared_slices=True, gather=True),
     }
     return Toy(losses[kind](), norm=norm, dropout=dropout)
 

@@ -13,6 +13,7 @@ from reglet.types import Scalar
 Positions = Literal["weibull", "hazen"]
 
 
+@torch.compiler.disable  # they are kept between calls, which a compiler warns about
 def normal_quantiles(
     n: int, *, positions: Positions = "weibull", clamp: float = 0.0, like: Tensor
 ) -> Float[Tensor, "n"]:
