@@ -1,5 +1,6 @@
 """Sliced losses in unusual company: flushed denormals, eval, fake tensors, checkpoints, other devices, threads."""
 
+import platform
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -323,6 +324,33 @@ def test_nothing_large_is_kept_after_a_call() -> None:
     finally:
         torch.set_num_threads(before)
     assert {id(x) for x in large()} <= {id(x) for x in others}
+
+
+RESIDENT = """
+import torch
+from reglet.losses.cpu_slices import value_and_gradient
+from reglet.losses.slices import Slices
+from reglet.losses.wasserstein import ToQuantiles, normal_quantiles
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * 4096 / 2**20
+
+torch.set_num_threads(2)
+z, slices = torch.zeros(2, 20_000, 128).normal_(), Slices(256, shared=True)
+loss = ToQuantiles(normal_quantiles(20_000, like=z))
+value_and_gradient(z[:, :1000], slices.at(0, z), ToQuantiles(normal_quantiles(1000, like=z)))
+before = resident()
+for step in range(3):
+    value_and_gradient(z, slices.at(step, z), loss)
+print(resident() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="reads /proc, and is about glibc's memory of threads")
+def test_threads_give_back_what_a_large_batch_needed() -> None:
+    """glibc keeps for a thread what that thread frees.  So large memory is made outside of the threads."""
+    done = subprocess.run([sys.executable, "-c", RESIDENT], capture_output=True, text=True, timeout=300, check=True)
+    assert float(done.stdout) < 60  # the gradient has 20 MiB, and may stay; of what threads need, little does
 
 
 def test_quantiles_in_half_precision_are_finite() -> None:

@@ -11,7 +11,7 @@ The formulas stay the same, and other devices do not use this file.  Where the s
 
 import math
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
@@ -58,27 +58,41 @@ def serves(z: Tensor, loss: object) -> bool:
 
 def value_and_gradient(z: Float[Tensor, "v n d"], directions: Directions, loss: object) -> tuple[Tensor, Tensor]:
     """sum_k l(z w_k) and its gradient."""
-    many = directions.count * z.shape[0] * z.shape[1] >= WORTHWHILE
-    parts = on_threads(lambda own, of: _of_one_thread(z, directions, loss, own, of), threads() if many else 1)
-    value, grad = (sum(every[1:], every[0]) for every in zip(*parts, strict=True))
+    v, n, d = z.shape
+    count = threads() if directions.count * v * n >= WORTHWHILE else 1
+    chunk = max(BLOCK, CHUNK // (v * n))
+    # Large memory is made here, because glibc keeps for a thread what that thread frees.
+    grads = z.new_empty(count, v * n, d)
+    projections = z.new_empty(count, -(-min(chunk, directions.count) // BLOCK) * BLOCK, v * n)
+
+    def work(own: int, of: int) -> tuple[Tensor, Tensor]:
+        some = directions.chunks(chunk, own, of)
+        return _of_one_thread(z, some, loss, grads[own].zero_(), projections[own])
+
+    value, grad = (sum(every[1:], every[0]) for every in zip(*on_threads(work, count), strict=True))
     return value.to(z.dtype), grad.view_as(z)
 
 
 def _of_one_thread(
-    z: Float[Tensor, "v n d"], directions: Directions, loss: object, own: int, of: int
+    z: Float[Tensor, "v n d"],
+    chunks: Iterator[Float[Tensor, "k d"]],
+    loss: object,
+    grad: Float[Tensor, "vn d"],
+    memory: Float[Tensor, "most vn"],
 ) -> tuple[Tensor, Float[Tensor, "vn d"]]:
-    """The slices of one thread.  Views are made once, before the loop: every call of torch, even one that makes a view,
-    needs Python's lock, for which threads wait."""
+    """The slices of one thread, whose gradient is added to `grad`; the projections of a chunk are put into `memory`.
+
+    Views are made once, before the loop: every call of torch, even one that makes a view, needs Python's lock, for
+    which threads wait.
+    """
     v, n, d = z.shape
-    rows = z.reshape(v * n, d)
-    columns = rows.T
+    columns = z.reshape(v * n, d).T
     piece = max(1, PIECE // (v * n))
     values = [z.new_zeros((), dtype=torch.float64)]  # a thread may have no slices
-    grad = torch.zeros_like(rows)
-    p, work = rows.new_empty(0, v * n), []
-    for w in directions.chunks(max(BLOCK, CHUNK // (v * n)), own, of):
+    p, work = memory[:0], []
+    for w in chunks:
         if len(p) != len(w):  # the first chunk, and a last one that is shorter
-            p = rows.new_empty(len(w), v * n)
+            p = memory[: len(w)]
             slope, work = p.T, _pieces(loss, p.view(-1, v, n), piece)
             scale, factor = work[0][0].scale, work[0][0].factor
         torch.addmm(p, w, columns, beta=0, alpha=scale, out=p)

@@ -59,7 +59,7 @@ def value_and_gradient(
     return value, grad
 
 
-@torch.compiler.disable  # slices count their steps: traced, the second step or every step would be compiled anew
+@torch.compiler.disable  # slices count their steps: traced with dynamic=False, later steps are compiled anew
 def sliced_mean(
     z: Float[Tensor, "v n d"], slices: Slices, loss: OneDimensional, *, gathered: bool, group: Group = None
 ) -> Scalar:
