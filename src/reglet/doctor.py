@@ -159,7 +159,7 @@ class Doctor:
         factor = self.advice(share, at=at)
         given = {name: getattr(loss, name, None) for name in WEIGHTS}
         found = {name: value for name, value in given.items() if isinstance(value, int | float) and value > 0}
-        if factor is None or not found:
+        if factor is None:
             return {}
         if (lam := found.get("lam")) is not None:  # of which the invariance has 1 - lam
             odds = factor * lam / (1 - lam) if lam < 1 else math.inf
@@ -189,7 +189,6 @@ class Doctor:
         while sum(map(len, kept)) - len(kept[0]) >= self.keep:
             kept.popleft()
 
-    @torch.no_grad()
     def _look(self, given: list[Tensor], terms: Terms, model: nn.Module | None) -> Verdict:
         z = torch.cat(tuple(self._kept["embeddings"])).transpose(0, 1)  # (views, n, d)
         kept = self._kept["features"]
@@ -236,7 +235,7 @@ class Doctor:
         self.stop = self.action == "stop"
         if verdict.name not in self._told:
             self._told.add(verdict.name)
-            warnings.warn(self._sentence(verdict), DoctorWarning, stacklevel=4)
+            warnings.warn(self._sentence(verdict), DoctorWarning, stacklevel=5)  # the line that called observe
 
     def _sentence(self, verdict: Verdict) -> str:
         loss = getattr(self._model, "loss", self._model)
@@ -323,12 +322,12 @@ class _Course:
             return None
         values: Any = torch.tensor(losses, dtype=torch.float64)
         now, noise = float(values.mean()), float(values.std())
-        if self.first is None or math.isnan(now):
-            self.first = now if self.first is None else self.first
+        if self.first is None:
+            self.first = now
             return None
         gained, lost = self.first - self.best, now - self.best
         steady = self.noise if self.noise else noise
-        if self.best < float("inf") and gained > NOISES * steady and lost > max(RELAPSE * gained, NOISES * steady):
+        if gained > NOISES * steady and lost > max(RELAPSE * gained, NOISES * steady):
             return Finding(
                 "relapse of the loss",
                 "sick",

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from reglet.diagnostics.verdict import Symptoms, diagnose, measure
+from reglet.diagnostics.verdict import EXIT_CODES, Symptoms, diagnose, measure
 
 
 def normal(*shape: int, seed: int = 0) -> Tensor:
@@ -187,6 +187,53 @@ def test_not_finite() -> None:
     s.features[3, 4] = torch.nan
     assert diagnose(s).name == "not finite"
     assert diagnose(s).exit_code == 1
+
+
+@pytest.mark.parametrize(
+    ("changes", "broken"),
+    [
+        ({"embeddings": torch.full((2, 400, 32), torch.inf)}, "embeddings"),
+        ({"views": torch.full((2, 400, 64), torch.nan)}, "views"),
+        ({"gradients": {"invariance": 1.0, "scale": float("inf")}}, "gradients"),
+        ({"batch_share": float("nan")}, "batch share"),
+        ({"mode_gap": float("nan"), "batch_share": float("nan")}, "batch share and mode gap"),
+    ],
+)
+def test_what_is_not_finite_is_named(changes: dict[str, object], broken: str) -> None:
+    (finding,) = diagnose(dataclasses.replace(healthy(), **changes)).findings
+    assert finding.evidence == f"NaN or infinity in the {broken}"
+
+
+def test_an_infinite_gap_between_the_modes_is_a_disease_and_no_fault_of_the_measurement() -> None:
+    assert diagnose(dataclasses.replace(healthy(), mode_gap=float("inf"))).name == "batch-norm leakage"
+
+
+def test_tensors_of_another_shape_are_refused() -> None:
+    for name, wrong in (("features", normal(4, 3, 8)), ("views", normal(3, 4, 8)), ("embeddings", normal(4, 8))):
+        with pytest.raises(ValueError, match=f"{name} must be"):
+            diagnose(dataclasses.replace(healthy(), **{name: wrong}))
+
+
+def test_the_first_view_is_what_is_measured() -> None:
+    z = normal(2, 400, 8)
+    z[0, :, 2:] = 0
+    numbers = measure(Symptoms(normal(400, 8), embeddings=z))
+    assert numbers["embeddings.dead"] == 0.75
+    assert numbers["embeddings.directions"] == 2
+    numbers = measure(Symptoms(normal(400, 8), embeddings=z.flip(0)))
+    assert numbers["embeddings.dead"] == 0
+    assert numbers["embeddings.directions"] == 8
+
+
+def test_what_was_found_cannot_be_changed() -> None:
+    verdict = diagnose(healthy())
+    for each, name in ((verdict, "numbers"), (verdict.findings[0], "name"), (healthy(), "batch")):
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(each, name, None)
+
+
+def test_exit_codes() -> None:
+    assert EXIT_CODES == {"healthy": 0, "remark": 0, "sick": 1, "unclear": 4}
 
 
 def test_numbers_are_all_there() -> None:
