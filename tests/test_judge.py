@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from math import comb
 from pathlib import Path
 from types import ModuleType
@@ -17,10 +18,12 @@ from torch import Tensor
 from reglet.backbones import ConvNet
 from reglet.cli import main
 from reglet.data import load
+from reglet.data.memory import InMemory
 from reglet.evaluate import evaluate_run, open_source
 from reglet.evaluate.compute import Compute
 from reglet.evaluate.embed import embed
 from reglet.evaluate.features_file import read_features
+from reglet.evaluate.framed import Framed
 from reglet.evaluate.judge import judge
 from reglet.evaluate.preparation import Preparation, of_timm, of_transformers
 from reglet.evaluate.source import Encoder
@@ -108,12 +111,40 @@ def test_squashing_is_followed_too() -> None:
     config = {"input_size": (3, 64, 64), "crop_pct": 1.0, "interpolation": "bicubic", "crop_mode": "squash"}
     found = of_timm({**config, "mean": (0.5,) * 3, "std": (0.5,) * 3})
     assert (found.frame, found.size, found.resize) == ("whole", 64, 64)
-    lanczos = of_timm(
-        {**config, "interpolation": "lanczos", "crop_mode": "border", "mean": (0.0,) * 3, "std": (1.0,) * 3}
-    )
-    assert lanczos.remarks == ("its lanczos interpolation is read as bicubic", "its crop_mode=border is read as center")
-    with pytest.raises(ValueError, match="takes images of 64 x 32, and images are read as squares here"):
-        of_timm({**config, "input_size": (3, 64, 32), "mean": (0.0,) * 3, "std": (1.0,) * 3})
+    config |= {"mean": (0.0,) * 3, "std": (1.0,) * 3}
+    with pytest.raises(ValueError, match=r"has crop_mode=border, .*package\.module:name, is judged with reglet's"):
+        of_timm({**config, "crop_mode": "border"})
+    with pytest.raises(ValueError, match=r"takes images of 64 x 32, and images are squares here; .*:name"):
+        of_timm({**config, "input_size": (3, 64, 32)})
+
+
+def test_lanczos_is_followed(timm: ModuleType, tmp_path: Path) -> None:
+    """From files by Pillow, from memory by our own matrices: the one as timm does it, the other as the one."""
+    folder, sharp = tmp_path / "photos" / "a", np.random.default_rng(0)
+    folder.mkdir(parents=True)
+    for i in range(6):
+        pixels = sharp.integers(64, 192, (48, 48, 3)).astype(np.uint8)  # no filter leaves 0 to 255
+        Image.fromarray(pixels).save(folder / f"{i}.png")
+    config = {"input_size": (3, 24, 24), "crop_pct": 0.75, "interpolation": "lanczos", "crop_mode": "center"}
+    config |= {"mean": (0.5,) * 3, "std": (0.5,) * 3}
+    how = of_timm(config)
+    assert (how.interpolation, how.remarks) == ("lanczos", ())
+    own = timm.data.create_transform(**config, is_training=False)
+    files = load(str(folder), size=48, once=True)
+    theirs = torch.stack([own(image) for image in opened(folder)])
+    ours = how(Framed(files, how).batch(torch.arange(6)))
+    assert (ours - theirs).abs().max() <= 1.01 * BYTE / 0.5
+    in_memory = InMemory(files.batch(torch.arange(6)), labels=files.labels, name="photos")
+    assert (how(Framed(in_memory, how).batch(torch.arange(6))) - theirs).abs().max() <= 2.01 * BYTE / 0.5
+    bicubic = how(Framed(files, replace(how, interpolation="bicubic")).batch(torch.arange(6)))
+    assert (bicubic - theirs).abs().max() > 5 * BYTE
+
+
+def test_a_transformer_that_takes_no_squares_is_refused(transformers: ModuleType, tmp_path: Path) -> None:
+    config = transformers.ViTConfig(**TINY, image_size=(32, 16), patch_size=8)
+    transformers.ViTModel(config).save_pretrained(tmp_path / "wide")
+    with pytest.raises(ValueError, match="takes images of 32 x 16"):
+        open_source(tmp_path / "wide")
 
 
 @pytest.mark.parametrize("sides", [(48, 48), (40, 64)])
@@ -139,9 +170,10 @@ def test_images_are_prepared_as_the_image_processor_does(
 
 
 def test_what_of_an_image_processor_is_not_followed_is_said() -> None:
-    config = {"do_resize": True, "size": {"height": 8, "width": 8}, "resample": 1, "do_pad": True}
+    config = {"do_resize": True, "size": {"height": 8, "width": 8}, "resample": 5, "do_pad": True}
     said = of_transformers(config, size=8)
-    assert said.remarks == ("its lanczos interpolation is read as bicubic", "not followed: do_pad")
+    assert said.remarks == ("its hamming interpolation is read as bicubic", "not followed: do_pad")
+    assert of_transformers(config | {"resample": 1}, size=8).interpolation == "lanczos"
     assert said.mean == (0.0, 0.0, 0.0)
     with pytest.raises(ValueError, match=r"resizes to .*longest_edge.*, and images of one size are needed"):
         of_transformers({"size": {"longest_edge": 8}}, size=8)

@@ -9,8 +9,10 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Literal
 
+import numpy as np
 import pytest
 import torch
+from PIL import Image
 from torch import Tensor
 
 from reglet import views
@@ -47,6 +49,17 @@ def test_resized_crop(v2: ModuleType, mode: Literal["bilinear", "bicubic"], size
         for a, box in zip(x, BOXES.tolist(), strict=True)
     ]
     same(ours, theirs)
+
+
+@pytest.mark.parametrize("size", [5, 12, 40])
+def test_lanczos_is_that_of_pillow(size: int) -> None:
+    """torchvision has it for Pillow's images only."""
+    x = images()
+    ours = views.resized_crop(x, BOXES, size=size, interpolation="lanczos")
+    for image, (i, j, h, w), got in zip(x, BOXES.tolist(), ours, strict=True):
+        for channel, found in zip(image[:, i : i + h, j : j + w], got, strict=True):
+            pixels = Image.fromarray(channel.numpy().astype(np.float32)).resize((size, size), Image.Resampling.LANCZOS)
+            torch.testing.assert_close(found.float(), torch.from_numpy(np.array(pixels)), atol=1e-5, rtol=1e-5)
 
 
 def test_resized_crop_of_bytes_differs_by_the_rounding_only(v2: ModuleType) -> None:

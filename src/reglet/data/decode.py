@@ -43,7 +43,11 @@ _TURNS = {
 }
 _MODES = {1: "L", 2: "LA", 3: "RGB", 4: "RGBA"}
 _ORIENTATION = 0x0112
-_HOW = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
+_HOW = {
+    "bilinear": Image.Resampling.BILINEAR,
+    "bicubic": Image.Resampling.BICUBIC,
+    "lanczos": Image.Resampling.LANCZOS,
+}
 
 
 def open_file(path: str | Path) -> BinaryIO:

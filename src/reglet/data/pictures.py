@@ -311,7 +311,8 @@ class _Cut(NamedTuple):
     def of(self, pixels: Image.Image | Array, box: Box) -> Tensor:
         """box: the same, in the pixels as they were decoded."""
         fast = isinstance(pixels, np.ndarray) and pixels.dtype == np.uint8 and all(x == int(x) for x in box)
-        how = cut_bytes if fast and not self.exact else cut
+        by_torch = fast and not self.exact and self.interpolation != "lanczos"  # which torch does not have
+        how = cut_bytes if by_torch else cut
         return how(pixels, box, out=self.out, how=self.interpolation)  # type: ignore[arg-type]
 
 

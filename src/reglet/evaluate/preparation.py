@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 import torch
 import torch.nn.functional as F
@@ -14,6 +14,7 @@ from reglet.views.resample import Interpolation
 Json = Mapping[str, Any]
 Frame = Literal["middle", "whole"]
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+_OTHERWISE = "a function of your own that returns the network, package.module:name, is judged with reglet's preparation"
 _PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}  # numbers of transformers
 # What else an image processor of transformers may ask for, and what does not change one image
 _HARMLESS = {"do_resize", "do_rescale", "do_normalize", "do_center_crop", "do_convert_rgb", "do_flip_channel_order"}
@@ -87,11 +88,13 @@ def of_timm(config: Json) -> Preparation:
     256
     """
     _, high, wide = config["input_size"]
-    size = _square(high, wide)
+    size = square(high, wide)
     how, remarks = _interpolation(str(config["interpolation"]))
     mode = config.get("crop_mode", "center")
     if mode not in ("center", "squash"):
-        remarks = (*remarks, f"its crop_mode={mode} is read as center")
+        raise ValueError(
+            f"the model's configuration has crop_mode={mode}, and only center and squash are known here; {_OTHERWISE}"
+        )
     return Preparation(
         size,
         math.floor(size / config["crop_pct"]),
@@ -116,7 +119,7 @@ def of_transformers(config: Json, *, size: int) -> Preparation:
     how, remarks = _interpolation(_PILLOW.get(int(config.get("resample", 3)), "unknown"))
     frame, resize = _transformers_size(config, size)
     crop = config.get("crop_size") if config.get("do_center_crop") else None
-    side = resize if crop is None else crop if isinstance(crop, int) else _square(crop["height"], crop["width"])
+    side = resize if crop is None else crop if isinstance(crop, int) else square(crop["height"], crop["width"])
     if "crop_pct" in config and frame == "middle":  # ConvNeXt's
         side, resize = resize, int(resize / (config["crop_pct"] or 0.875))
     if extra := [key for key, value in config.items() if key.startswith("do_") and value and key not in _HARMLESS]:
@@ -139,7 +142,7 @@ def _transformers_size(config: Json, own: int) -> tuple[Frame, int]:
     if isinstance(given, int):
         return ("middle" if config.get("do_center_crop") else "whole"), given
     if "height" in given and "width" in given:
-        return "whole", _square(given["height"], given["width"])
+        return "whole", square(given["height"], given["width"])
     shortest = given.get("shortest_edge")
     if not isinstance(shortest, int):
         raise ValueError(f"the image processor resizes to {dict(given)}, and images of one size are needed here")
@@ -147,14 +150,15 @@ def _transformers_size(config: Json, own: int) -> tuple[Frame, int]:
 
 
 def _interpolation(name: str) -> tuple[Interpolation, tuple[str, ...]]:
-    if name in ("bilinear", "bicubic"):
+    if name in get_args(Interpolation):
         return cast(Interpolation, name), ()
     return "bicubic", (f"its {name} interpolation is read as bicubic",)
 
 
-def _square(high: int, wide: int) -> int:
+def square(high: int, wide: int) -> int:
+    """The side of the square that a model takes."""
     if high != wide:
-        raise ValueError(f"the model takes images of {high} x {wide}, and images are read as squares here")
+        raise ValueError(f"the model takes images of {high} x {wide}, and images are squares here; {_OTHERWISE}")
     return int(high)
 
 

@@ -27,7 +27,7 @@ from reglet.engine.run_folder import CONFIG, RunError
 from reglet.evaluate.features_file import SUFFIXES, FeatureRows, matched, pair_of, read_features
 from reglet.evaluate.framed import Framed
 from reglet.evaluate.labelled import split
-from reglet.evaluate.preparation import IMAGENET, Preparation, of_timm, of_transformers, usual
+from reglet.evaluate.preparation import IMAGENET, Preparation, of_timm, of_transformers, square, usual
 from reglet.evaluate.python_object import EXPECTED, looks_like, python_object
 from reglet.evaluate.run import before_training, depends_on, open_data, open_encoder
 from reglet.evaluate.untrained import RANDOM
@@ -222,7 +222,7 @@ def _transformers(name: str, kind: str, pretrained: bool, size: int) -> Encoder:
 
 def _of_processor(kind: str, net: Transformers) -> Preparation:
     own = own_size(net.config)
-    side = own if isinstance(own, int) else own[0]
+    side = own if isinstance(own, int) else square(*own)
     config = processor_config(kind)
     return usual(side) if config is None else of_transformers(config, size=side)
 

@@ -131,7 +131,7 @@ class ResizedCrop:
     def cut(self, x: Tensor, boxes: Int64[Tensor, "n 4"], flip: Bool[Tensor, " n"], *, size: int) -> Tensor:
         """The boxes, resized and flipped; all on the device of x."""
         out = _resize(x, boxes, size, self.interpolation, flip)
-        return out.clamp_(0, 1) if self.interpolation == "bicubic" else out  # a cubic overshoots
+        return out if self.interpolation == "bilinear" else out.clamp_(0, 1)  # the others overshoot
 
 
 @dataclass(frozen=True)

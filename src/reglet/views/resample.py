@@ -2,8 +2,8 @@
 
 The filter is that of torch's `interpolate(antialias=True)`.  A crop of length L becomes `out` pixels.  The centre of
 output pixel o is (o + 1/2) L / out.  Input pixel p has the weight k(((p + 1/2) - centre) / max(L / out, 1)), and the
-weights of an output pixel sum to 1.  k is the triangle ("bilinear") or Keys' cubic with a = -1/2 ("bicubic").  Pixels
-outside the crop have no weight, because the crop comes first.
+weights of an output pixel sum to 1.  k is the triangle ("bilinear"), Keys' cubic with a = -1/2 ("bicubic") or Pillow's
+windowed sinc with three lobes ("lanczos").  Pixels outside the crop have no weight, because the crop comes first.
 """
 
 from typing import Literal
@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-Interpolation = Literal["bilinear", "bicubic"]
+Interpolation = Literal["bilinear", "bicubic", "lanczos"]
 
 
 def matrices(
@@ -40,11 +40,11 @@ def matrices(
     outside = (pixel < 0) | (pixel >= length[:, None])
     position = (pixel + 0.5).masked_fill_(outside, torch.inf)
     distance = (position / stretch)[:, None, :] - (centre / stretch)[:, :, None]
-    weight = {"bilinear": _triangle, "bicubic": _cubic}[interpolation](distance)
+    weight = {"bilinear": _triangle, "bicubic": _cubic, "lanczos": _lanczos}[interpolation](distance)
     return weight.mul_(gain / weight.sum(2, keepdim=True))
 
 
-# Both return -k, which saves a pass: a row is divided by its sum, so the sign cancels.
+# All return -k, which saves a pass: a row is divided by its sum, so the sign cancels.
 
 
 def _triangle(t: Tensor) -> Tensor:
@@ -60,3 +60,9 @@ def _cubic(t: Tensor) -> Tensor:
     u = t.clamp_(1, 2).sub_(1)
     rest = 1 - u
     return inner.add_(rest.mul_(rest).mul_(u), alpha=0.5)
+
+
+def _lanczos(t: Tensor) -> Tensor:
+    """k = sinc(t) sinc(t / 3) for |t| up to 3, with sinc(t) = sin(pi t) / (pi t)."""
+    t = t.clamp_(-3, 3)
+    return torch.sinc(t).mul_(torch.sinc(t / 3)).neg_()
