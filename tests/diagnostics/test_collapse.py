@@ -1,5 +1,8 @@
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 
+import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -117,6 +120,17 @@ def test_small_numbers_by_hand() -> None:
     assert mode_gap(torch.ones(3, 2), torch.ones(3, 2)) == 0.0
 
 
+@contextmanager
+def as_users_have_it() -> Iterator[None]:
+    """Without jaxtyping's checks, which in tests would refuse wrong shapes before reglet does."""
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        yield
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+
+
+@as_users_have_it()
 def test_bad_input_is_refused() -> None:
     good, nan = normal(2, 4, 3), normal(2, 4, 3)
     nan[0, 1, 2] = math.nan

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 import torch
+from tests.diagnostics.test_collapse import as_users_have_it
 from torch import Tensor
 
 from reglet.diagnostics.verdict import EXIT_CODES, Symptoms, diagnose, measure
@@ -208,6 +209,7 @@ def test_an_infinite_gap_between_the_modes_is_a_disease_and_no_fault_of_the_meas
     assert diagnose(dataclasses.replace(healthy(), mode_gap=float("inf"))).name == "batch-norm leakage"
 
 
+@as_users_have_it()
 def test_tensors_of_another_shape_are_refused() -> None:
     for name, wrong in (("features", normal(4, 3, 8)), ("views", normal(3, 4, 8)), ("embeddings", normal(4, 8))):
         with pytest.raises(ValueError, match=f"{name} must be"):
