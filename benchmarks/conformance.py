@@ -45,7 +45,7 @@ SORTED = """\
 differently: the value does not notice, but the two samples exchange their targets, and the gradient jumps by the
 distance of two neighbouring quantiles. The naive formula in float32 has such jumps too; in float64 they are gone.
 """
-SORTING = ("VISReg", "VISRegLoss", "SWD", "SWDLoss")
+SORTING = ("VISReg", "VISRegLoss", "SWD", "SWDLoss", "RDMReg", "RectifiedLpJEPALoss")
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,5 @@
-"""`python -m benchmarks.regularizers` writes docs/regularizers.md: what each regularizer asks for, how it pushes."""
+"""`python -m benchmarks.regularizers` writes docs/regularizers.md and its figure, docs/regularizers.svg: what each
+regularizer asks for, how it pushes."""
 
 import importlib
 from collections.abc import Callable
@@ -9,9 +10,12 @@ from typing import Any
 import torch
 
 import reglet
+from benchmarks.collapse_figure import figure
 
 FILE = Path(__file__).parent.parent / "docs" / "regularizers.md"
+FIGURE = FILE.with_suffix(".svg")
 RADII = (1e-4, 1e-2, 1.0)
+DRAWN = [10 ** (i / 2) for i in range(-14, 1)]
 
 HEAD = """\
 # Regularizers
@@ -33,6 +37,11 @@ COLLAPSE = """
 Two views of 64 embeddings in 512 dimensions, all of length r; 64 slices where there are slices (the setting of
 [the collapse figure](collapse.md)). The mean norm of a sample's gradient, and in brackets the part of the step -g that
 points away from the centre: where it is positive, the collapse is undone. Compare along a row: weights differ.
+
+![How each regularizer pushes, from r = 1e-7 to 1](regularizers.svg)
+
+A line that falls to the left leaves a collapsed network alone: its gradient vanishes with what it should restore. One
+that is level or rises pushes at any distance. Lines end at the lower edge where the gradient is 0.
 
 """
 
@@ -148,10 +157,20 @@ REGULARIZERS = [
         "n d min(n, d) + n log n",
         "when VICReg's moments leave too much free; huge gradients where all lengths are equal",
     ),
+    Regularizer(
+        "RDMReg",
+        "rdmreg",
+        lambda: reglet.RDMReg(slices=64),
+        "rectified slices as of a rectified Laplace (Rectified LpJEPA)",
+        "about 0",
+        "n d K + K n log n",
+        "sparse features that are not negative; what is below 0 has no gradient",
+    ),
 ]
 
 
-def page() -> str:
+def page() -> tuple[str, str]:
+    """The page and its figure."""
     torch.set_num_threads(1)
     rows = [
         f"| `{one.name}` | `{one.word}` | {one.asks} | {one.least} | {one.cost} | {one.when} |" for one in REGULARIZERS
@@ -162,11 +181,15 @@ def page() -> str:
     for one in REGULARIZERS:
         found = [collapse.push(one.make().terms, r * z)["total"] for r in RADII]
         table.append(f"| `{one.name}` | " + " | ".join(f"{p.norm:.1e} ({p.outward:+.1e})" for p in found) + " |")
-    return HEAD.format(torch=torch.__version__) + "\n".join(rows) + "\n" + COLLAPSE + "\n".join(table) + "\n"
+    drawn = {one.name: [collapse.push(one.make().terms, r * z)["total"] for r in DRAWN] for one in REGULARIZERS}
+    text = HEAD.format(torch=torch.__version__) + "\n".join(rows) + "\n" + COLLAPSE + "\n".join(table) + "\n"
+    return text, figure(DRAWN, drawn)
 
 
 def main() -> None:
-    FILE.write_text(page())
+    text, drawn = page()
+    FILE.write_text(text)
+    FIGURE.write_text(drawn)
 
 
 if __name__ == "__main__":

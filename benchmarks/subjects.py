@@ -95,6 +95,16 @@ def subjects(slices: int) -> list[Subject]:
                 + 0.4 * oracles.invariance(_stack(views), g)
             ),
         ),
+        Subject(
+            "RDMReg",
+            lambda **options: reglet.RDMReg(slices=K, **options),
+            lambda views, g: _rdmreg(_stack(views), K),
+        ),
+        Subject(
+            "RectifiedLpJEPALoss",
+            lambda **options: reglet.RectifiedLpJEPALoss(slices=K, **options),
+            lambda views, g: 125 * _rdmreg(_stack(views), K) + 25 * oracles.rectified_invariance(_stack(views), g),
+        ),
         *_between_samples(),
     ]
 
@@ -235,6 +245,14 @@ def _subspace_sigreg(z: Tensor, k: int) -> Tensor:
     inside = [z @ base.T for base in reglet.SubspaceSIGReg().bases(z)]
     w = _directions(inside[0], k)
     return torch.stack([oracles.epps_pulley(each, w) for each in inside]).mean()
+
+
+def _rdmreg(z: Tensor, k: int) -> Tensor:
+    """To the samples that reglet draws in its first step."""
+    loss = reglet.RDMReg()
+    with torch.autocast(z.device.type, enabled=False):
+        x = loss.samples(loss.slices.at(0, z), z.shape[1])
+    return oracles.rdmreg(z, _directions(z, k), x)
 
 
 def _radial_vcreg(z: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from tests.losses import oracles
 from torch import Tensor
 
 import reglet
+from reglet.dist import agree
 from reglet.losses.slices import EVALUATION
 
 Oracle = Callable[[Tensor, int, Tensor], dict[str, Tensor]]  # z, number of global views, directions -> weighted terms
@@ -45,7 +46,13 @@ def directions(loss: Any, z: Tensor) -> Tensor:
     if isinstance(loss, reglet.SubspaceSIGReg):
         like = like[..., : loss.bases(like).shape[1]]
     step = loss.slices.step if loss.training else EVALUATION
-    return torch.cat(list(loss.slices.at(step, like).chunks(loss.slices.count)))
+    drawn = loss.slices.at(step, like)
+    w = torch.cat(list(drawn.chunks(loss.slices.count)))
+    rectified = getattr(loss, "regularizer", loss)
+    if isinstance(rectified, reglet.RDMReg):  # the samples of its target follow the directions
+        n = agree(z, dim=1).samples if loss.gather else z.shape[1]
+        w = torch.cat([w, rectified.samples(drawn, n)])
+    return w
 
 
 def expected(row: Row, loss: Any, z: Tensor, n_global: int | None = None) -> dict[str, Tensor]:
@@ -232,6 +239,24 @@ def _subspace_sigreg(subspaces: int = 4, subspace_dim: int | None = None) -> Ora
     return terms
 
 
+def _rdmreg(p: float = 1.0, mu: float = 0.0, sigma: float | None = None) -> Oracle:
+    """Directions and samples of the target are the loss's own: tests of their own hold them."""
+
+    def terms(z: Tensor, n_global: int, w: Tensor) -> dict[str, Tensor]:
+        n = z.shape[1]
+        return {"rdmreg": oracles.rdmreg(z, w[:-n], w[-n:])}
+
+    return terms
+
+
+def _rectified_lpjepa(invariance: float = 25.0, weight: float = 125.0, **target: Any) -> Oracle:
+    def terms(z: Tensor, n_global: int, w: Tensor) -> dict[str, Tensor]:
+        reg = weight * _rdmreg(**target)(z, n_global, w)["rdmreg"]
+        return {"rdmreg": reg, "invariance": invariance * oracles.rectified_invariance(z, n_global)}
+
+    return terms
+
+
 def _stopped(kind: type, arguments: dict[str, Any]) -> str:
     if kind is reglet.TiCoLoss:
         return "covariance"
@@ -252,7 +277,7 @@ def _row(name: str, kind: type, oracle: Callable[..., Oracle], slices: int | Non
         least_views=1 if alone else 2,
         least_features=3 if kind is reglet.SMILoss else 1,
         sliced=slices is not None,
-        sorts=kind in (reglet.VISReg, reglet.VISRegLoss, reglet.SWD, reglet.SWDLoss),
+        sorts=kind in SORTS,
         stopped=_stopped(kind, arguments),
         remembers=kind is reglet.TiCoLoss,
         neighbour=_smi(**{**formula, "eps": formula.get("eps", 1e-6) + 2**-21}) if kind is reglet.SMILoss else None,
@@ -262,8 +287,9 @@ def _row(name: str, kind: type, oracle: Callable[..., Oracle], slices: int | Non
 ALONE = (
     *(reglet.VISReg, reglet.SWD, reglet.SIGReg, reglet.VICReg, reglet.WeakSIGReg),
     *(reglet.KoLeo, reglet.FroSSL, reglet.CodingRate),
-    *(reglet.BHEP, reglet.RadialVCReg, reglet.SubspaceSIGReg),
+    *(reglet.BHEP, reglet.RadialVCReg, reglet.SubspaceSIGReg, reglet.RDMReg),
 )
+SORTS = (reglet.VISReg, reglet.VISRegLoss, reglet.SWD, reglet.SWDLoss, reglet.RDMReg, reglet.RectifiedLpJEPALoss)
 DEFAULT_LAM = {reglet.VISRegLoss: 0.9, reglet.SWDLoss: 0.6, reglet.LeJEPALoss: 0.02}
 
 # 260 slices: two whole blocks of 128 and a part of a third.
@@ -323,6 +349,11 @@ ROWS = [
     _row("radial-weights", reglet.RadialVCReg, _radial, variance=3.0, entropy=0.5, gamma=2.0, eps=1e-3),
     _row("subspace-sigreg", reglet.SubspaceSIGReg, _subspace_sigreg, 130, subspaces=2),
     _row("subspace-dim", reglet.SubspaceSIGReg, _subspace_sigreg, 5, subspaces=4, subspace_dim=2),
+    _row("rdmreg", reglet.RDMReg, _rdmreg, 260),
+    _row("rdmreg-shared", reglet.RDMReg, _rdmreg, 129, p=2.0, mu=-1.0, shared_slices=True, seed=3),
+    _row("rdmreg-p", reglet.RDMReg, _rdmreg, 5, p=0.7, sigma=0.4),
+    _row("rectified-lpjepa", reglet.RectifiedLpJEPALoss, _rectified_lpjepa, 130),
+    _row("rectified-weights", reglet.RectifiedLpJEPALoss, _rectified_lpjepa, 5, invariance=2.0, weight=3.0, mu=0.5),
     _row("smi-within", reglet.SMILoss, _smi, pairs=("11", "22"), off="lin"),
 ]
 
@@ -338,6 +369,6 @@ PLAIN = {"visreg", "visreg-loss", "swd", "swd-loss", "sigreg", "lejepa", "vicreg
     "vicreg-alone",
     "weak-sigreg",
     *("koleo", "mmcr", "frossl-alone", "frossl", "coding-rate", "emp-ssl", "wmse", "directclr", "tico"),
-    *("bhep", "radial-vcreg", "subspace-sigreg"),
+    *("bhep", "radial-vcreg", "subspace-sigreg", "rdmreg", "rectified-lpjepa"),
 }
 PLAIN_ROWS = [row for row in ROWS if row.name in PLAIN]

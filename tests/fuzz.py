@@ -173,6 +173,7 @@ def row(*names: str) -> Callable[[Row], Row]:
 
 SLICED = {"slices": (8, 16), "seed": (0, 3), "shared_slices": (True, False)}
 VISREG = {"scale": (1.0, 0.5), "shape": (1.0,), "center": (1.0,), "eps": (1e-6,), "detach": (True, False)}
+RECTIFIED = {"p": (1.0, 2.0, 0.7), "mu": (0.0, -1.0), "sigma": (None, 0.5)}
 VIEW_LOSSES: dict[str, dict[str, tuple[Any, ...]]] = {
     "BarlowTwinsLoss": {"weight": (0.0051, 1), "eps": (1e-5,), "variant": ("official", "visreg")},
     "VICRegLoss": {
@@ -196,6 +197,8 @@ VIEW_LOSSES: dict[str, dict[str, tuple[Any, ...]]] = {
     "BHEP": {"beta": (1.0, None)},
     "RadialVCReg": {"variance": (25.0,), "cross_entropy": (100.0,), "entropy": (100.0,), "eps": (1e-6,)},
     "SubspaceSIGReg": {**SLICED, "subspaces": (2, 4), "subspace_dim": (None, 3)},
+    "RDMReg": {**SLICED, **RECTIFIED},
+    "RectifiedLpJEPALoss": {**SLICED, **RECTIFIED, "invariance": (25.0,), "weight": (125.0,)},
     "DirectCLRLoss": {"dims": (4, 64), "temperature": (0.5,)},
     "NTXentLoss": {"temperature": (0.5, 0.1)},
     "SMILoss": {

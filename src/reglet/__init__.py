@@ -56,6 +56,8 @@ if TYPE_CHECKING:
     from reglet.losses import MMCRLoss as MMCRLoss
     from reglet.losses import NTXentLoss as NTXentLoss
     from reglet.losses import RadialVCReg as RadialVCReg
+    from reglet.losses import RDMReg as RDMReg
+    from reglet.losses import RectifiedLpJEPALoss as RectifiedLpJEPALoss
     from reglet.losses import SIGReg as SIGReg
     from reglet.losses import SMILoss as SMILoss
     from reglet.losses import SubspaceSIGReg as SubspaceSIGReg
@@ -87,7 +89,7 @@ _ROOMS = {
     "latent": "BatchFormer CutMix GaussianNoise LatentDR ManifoldMixup MixStyle Mixup",
     "losses": "SWD BarlowTwinsLoss LeJEPALoss NTXentLoss SIGReg SMILoss SWDLoss VICReg VICRegLoss VISReg VISRegLoss "
     "WeakSIGReg CodingRate DirectCLRLoss EMPSSLLoss FroSSL FroSSLLoss KoLeo MMCRLoss TiCoLoss WMSELoss "
-    "BHEP RadialVCReg SubspaceSIGReg",
+    "BHEP RadialVCReg SubspaceSIGReg RDMReg RectifiedLpJEPALoss",
     "methods": "ESSL STL AlignedViews AugSelf EquiMod Equivariant PartnerViews",
     "schedules": "set_step",
 }

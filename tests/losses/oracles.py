@@ -121,6 +121,19 @@ def vicreg(
     return inv, (var if variant == "official" else 2 * var), 2 * cov
 
 
+# Rectified LpJEPA
+
+
+def rdmreg(z: Tensor, directions: Tensor, x: Tensor) -> Tensor:
+    """MINIMAL.md of YilunKuang/rectified-lp-jepa, with given samples x (n, d) of the target, the same for all views."""
+    sorted_x = (x @ directions.T).sort(dim=0).values
+    return (ordered(z.relu() @ directions.T) - sorted_x).square().mean()
+
+
+def rectified_invariance(z: Tensor, n_global: int) -> Tensor:
+    return mean_over_pairs(z.relu(), n_global, lambda a, b: (a - b).square().sum() / a.numel())
+
+
 # Weak-SIGReg
 
 

@@ -185,6 +185,8 @@ PAIRS = [
     (reglet.DirectCLRLoss, ("temperature",)),
     (reglet.BHEP, ("beta",)),
     (reglet.RadialVCReg, ("variance", "covariance", "cross_entropy", "entropy", "gamma", "eps")),
+    (reglet.RDMReg, ("p", "mu", "sigma")),
+    (reglet.RectifiedLpJEPALoss, ("invariance", "weight", "p", "mu", "sigma")),
     (reglet.SMILoss, ("weight", "eps", "target")),
 ]
 

@@ -27,6 +27,7 @@ ONE_PLACE: dict[str, Callable[..., nn.Module]] = {
     "bhep": losses.BHEP,
     "radial_vcreg": losses.RadialVCReg,
     "subspace_sigreg": losses.SubspaceSIGReg,
+    "rdmreg": losses.RDMReg,
 }
 TWO_PLACES: dict[str, Callable[..., nn.Module]] = {
     "cosine": blocks.Cosine,

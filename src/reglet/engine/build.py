@@ -47,6 +47,7 @@ LOSSES: dict[str, type[OnViews]] = {
     "wmse": losses.WMSELoss,
     "tico": losses.TiCoLoss,
     "directclr": losses.DirectCLRLoss,
+    "rectified_lpjepa": losses.RectifiedLpJEPALoss,
 }
 METHODS: dict[str, Callable[..., Method]] = {
     "moco": methods.MoCoV3,
@@ -297,7 +298,7 @@ def _default_views(config: Config, size: int) -> str:
         return "digits"
     name = config.loss or config.method
     other = {"simsiam": "byol", "swd": "visreg"} | {"tico": "byol", "mmcr": "byol", "frossl": "vicreg"}
-    other |= {"emp_ssl": "vicreg", "wmse": "simclr", "directclr": "simclr"}
+    other |= {"emp_ssl": "vicreg", "wmse": "simclr", "directclr": "simclr", "rectified_lpjepa": "vicreg"}
     name = other.get(name, name)
     return "visreg-small" if name in ("visreg", "lejepa") and size < 96 else name
 

@@ -18,6 +18,8 @@ from reglet.losses.mmcr import MMCRLoss as MMCRLoss
 from reglet.losses.ntxent import NTXentLoss as NTXentLoss
 from reglet.losses.ntxent import ntxent as ntxent
 from reglet.losses.radial_vcreg import RadialVCReg as RadialVCReg
+from reglet.losses.rectified_lpjepa import RDMReg as RDMReg
+from reglet.losses.rectified_lpjepa import RectifiedLpJEPALoss as RectifiedLpJEPALoss
 from reglet.losses.sigreg import LeJEPALoss as LeJEPALoss
 from reglet.losses.sigreg import SIGReg as SIGReg
 from reglet.losses.sigreg import epps_pulley as epps_pulley

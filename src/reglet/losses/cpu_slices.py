@@ -26,7 +26,7 @@ from torch import Tensor
 
 from reglet.losses.epps_pulley import EppsPulley
 from reglet.losses.slices import BLOCK, Directions
-from reglet.losses.wasserstein import ToQuantiles
+from reglet.losses.wasserstein import ToQuantiles, ToSamples
 from reglet.threads import single_threads
 
 T = TypeVar("T")
@@ -129,6 +129,28 @@ class _ToQuantiles:
 
     def __call__(self, p: Float[Tensor, "k v n"]) -> Tensor:
         gaps = p.sub_(self.target.scatter_(-1, self.order(p), self.q)).view(-1)
+        return torch.dot(gaps, gaps) * (self.factor / 2)
+
+
+class _ToSamples:
+    """sum_k mean_{v,i} (p_(i) - x_(i))^2, where x is the last view: its sorted values go to the samples of their rank.
+
+    x has no gradient: zeros.
+    """
+
+    scale = 1.0
+
+    def __init__(self, loss: ToSamples, like: Float[Tensor, "k v1 n"]) -> None:
+        views = like[:, :-1]
+        self.target, self.order = torch.empty_like(views), _order(views)
+        self.factor = 2 / views[0].numel()
+
+    def __call__(self, p: Float[Tensor, "k v1 n"]) -> Tensor:
+        views, x = p[:, :-1], p[:, -1:]
+        x.numpy().sort(axis=-1)
+        views.sub_(self.target.scatter_(-1, self.order(views), x.expand_as(views)))
+        x.zero_()
+        gaps = p.view(-1)
         return torch.dot(gaps, gaps) * (self.factor / 2)
 
 
@@ -274,7 +296,11 @@ def _knots(loss: EppsPulley, dtype: torch.dtype) -> Knots:
     return Knots(coarse, fine, *(torch.from_numpy(a).to(dtype) for a in arrays))
 
 
-KERNELS: dict[type, Callable[[Any, Tensor], Kernel]] = {ToQuantiles: _ToQuantiles, EppsPulley: _EppsPulley}
+KERNELS: dict[type, Callable[[Any, Tensor], Kernel]] = {
+    ToQuantiles: _ToQuantiles,
+    ToSamples: _ToSamples,
+    EppsPulley: _EppsPulley,
+}
 
 # Threads
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from reglet.dist import Group, Ranks, rank, sum_over_ranks, world_size
 from reglet.losses import cpu_slices
 from reglet.losses.shortcut import shortcut
-from reglet.losses.slices import Directions, Slices
+from reglet.losses.slices import Directions, Drawn, Slices
 from reglet.types import Scalar
 
 # p (k, v, n) -> sum over the k slices of the mean over the v views of l(p): differentiable, in ordinary torch
@@ -61,14 +61,25 @@ def value_and_gradient(
 
 @torch.compiler.disable  # slices count their steps: traced with dynamic=False, later steps are compiled anew
 def sliced_mean(
-    z: Float[Tensor, "v n d"], slices: Slices, loss: OneDimensional, *, gathered: bool, group: Group = None
+    z: Float[Tensor, "v n d"],
+    slices: Slices,
+    loss: OneDimensional,
+    *,
+    beside: Callable[[Drawn], Float[Tensor, "n d"]] | None = None,
+    gathered: bool,
+    group: Group = None,
 ) -> Scalar:
     """1/K sum_k l(z w_k) over this step's directions.
+
+    beside: samples that are drawn together with the directions; the loss sees them as the last view.
 
     If all ranks hold the same gathered batch and the same directions, each takes a part of the directions.  The value
     is that of one process, and the work is not done W times.
     """
     split = gathered and slices.shared and world_size(group) > 1
     part = (rank(group), world_size(group)) if split else (0, 1)
-    summed = sliced_sum(z, slices.next(z, part=part), loss)
+    drawn = slices.next(z, part=part)
+    if beside is not None:
+        z = torch.cat([z, beside(drawn)[None]])
+    summed = sliced_sum(z, drawn, loss)
     return (sum_over_ranks(summed, group=group) if split else summed) / slices.count

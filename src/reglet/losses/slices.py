@@ -108,6 +108,10 @@ class Drawn:
     def count(self) -> int:
         return sum(min(BLOCK, self.total - BLOCK * b) for b in self.blocks)
 
+    def generator(self) -> torch.Generator:
+        """For what else is drawn in this step: the same wherever the directions are, and independent of them."""
+        return torch.Generator(self.device).manual_seed(_mix(*self.key, -1) & 0xFFFFFFFF)
+
     def chunks(self, size: int, own: int = 0, of: int = 1) -> Iterator[Float[Tensor, "k d"]]:
         """`size` is rounded up to whole blocks."""
         part = self.blocks[len(self.blocks) * own // of : len(self.blocks) * (own + 1) // of]

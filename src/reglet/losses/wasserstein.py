@@ -1,4 +1,4 @@
-"""The squared 2-Wasserstein distance in one dimension, between n samples and the standard normal."""
+"""The squared 2-Wasserstein distance in one dimension, from n samples to the standard normal or to n other samples."""
 
 from dataclasses import dataclass
 from functools import lru_cache
@@ -46,3 +46,12 @@ class ToQuantiles:
 
     def __call__(self, p: Float[Tensor, "k v n"]) -> Scalar:
         return (p.sort(dim=-1).values - self.q).square().mean(dim=(1, 2)).sum()
+
+
+@dataclass(frozen=True)
+class ToSamples:
+    """sum_k mean_{v,i} (p_(i) - x_(i))^2, where the last of the views is x, which gets no gradient."""
+
+    def __call__(self, p: Float[Tensor, "k v1 n"]) -> Scalar:
+        x = p[:, -1:].detach().sort(dim=-1).values
+        return (p[:, :-1].sort(dim=-1).values - x).square().mean(dim=(1, 2)).sum()
