@@ -37,4 +37,7 @@ class DirectCLRLoss(OnViews):
         self.dims, self.contrast = dims, NTXentLoss(temperature=temperature)
 
     def compute_on_ranks(self, z: Tensor | list[Tensor], n_global: int, ranks: Ranks) -> Terms:
-        return self.contrast.compute_on_ranks([view[:, : self.dims] for view in separate(z)], n_global, ranks)
+        views = separate(z)
+        if views[0].shape[1] > self.dims:
+            views = [view[:, : self.dims] for view in views]
+        return self.contrast.compute_on_ranks(views, n_global, ranks)

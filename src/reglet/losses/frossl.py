@@ -12,13 +12,12 @@ Columns are not centred.
 from collections.abc import Mapping
 from typing import ClassVar
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from reglet.dist import Group
 from reglet.losses.base import OnViews
-from reglet.losses.smaller_gram import unevenness
+from reglet.losses.smaller_gram import log_unevenness
 from reglet.losses.unit_rows import unit
 from reglet.precision import in_float64
 from reglet.schedules import Weight, checked_weight
@@ -30,17 +29,10 @@ def _unit_columns(z: Float[Tensor, "v n d"]) -> Float[Tensor, "v n d"]:
     return unit(in_float64(z) if z.shape[1] < 8 else z, dim=1)
 
 
-def _regularizer(z: Float[Tensor, "v n d"]) -> Float[Tensor, " v"]:
-    """log |G / tr|_F^2 = log(|G / tr - I / m|_F^2 + 1 / m) of each view, whose columns have length 1 or 0."""
-    m = min(z.shape[1:])
-    trace = z.detach().square().sum(dim=(1, 2)).clamp_min(1)
-    uneven = in_float64(torch.stack([unevenness(view) for view in z.unbind()]))
-    return (uneven / in_float64(trace).square() + 1 / m).log().to(z)
-
-
 class FroSSL(OnViews):
     """The regularizer alone: the mean over views.
 
+    >>> import torch
     >>> round(FroSSL()(torch.eye(4)).item(), 4)  # four equal eigenvalues: log 1/4
     -1.3863
     """
@@ -48,12 +40,13 @@ class FroSSL(OnViews):
     least_views = 1
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
-        return {"frossl": _regularizer(_unit_columns(z)).mean().to(z)}
+        return {"frossl": (log_unevenness(_unit_columns(z)) / len(z)).to(z)}
 
 
 class FroSSLLoss(OnViews):
     """weight: of the invariance.
 
+    >>> import torch
     >>> round(FroSSLLoss()(torch.eye(4), torch.eye(4)).item(), 4)
     -2.7726
     """
@@ -69,4 +62,4 @@ class FroSSLLoss(OnViews):
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
         u = _unit_columns(z)
         gap: Scalar = len(u) / u.shape[1] * (u - u.mean(dim=0)).square().sum()
-        return {"frossl": _regularizer(u).sum().to(z), "invariance": self.now("weight") * gap.to(z)}
+        return {"frossl": log_unevenness(u).to(z), "invariance": self.now("weight") * gap.to(z)}

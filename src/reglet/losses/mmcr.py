@@ -19,7 +19,7 @@ from torch import Tensor
 from reglet import check
 from reglet.dist import Group
 from reglet.losses.base import OnViews
-from reglet.losses.smaller_gram import nuclear_norm, nuclear_norms
+from reglet.losses.smaller_gram import mean_nuclear_norm, nuclear_norm
 from reglet.losses.unit_rows import unit
 from reglet.schedules import Weight, checked_weight
 from reglet.types import Terms
@@ -51,4 +51,4 @@ class MMCRLoss(OnViews):
 
     def compute(self, z: Float[Tensor, "v n d"], n_global: int) -> Terms:
         z = unit(z) if self.normalize else z
-        return {"capacity": -nuclear_norm(z.mean(dim=0)), "invariance": self.now("weight") * nuclear_norms(z).mean()}
+        return {"capacity": -nuclear_norm(z.mean(dim=0)), "invariance": self.now("weight") * mean_nuclear_norm(z)}

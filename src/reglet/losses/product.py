@@ -14,6 +14,8 @@ from reglet.precision import no_autocast
 
 
 def product(a: Float[Tensor, "n d"], b: Float[Tensor, "d m"]) -> Float[Tensor, "n m"]:
+    if not torch.is_grad_enabled():  # in kernels: no backward can follow
+        return a @ b
     out: Tensor = _Product.apply(a, b)
     return out
 

@@ -40,53 +40,92 @@ def nuclear_norm(z: Float[Tensor, "n d"]) -> Scalar:
         wide = in_float64(z)
         gram, spoilt = finite(smaller_gram(wide))
         eigenvalues, vectors = torch.linalg.eigh(gram)
-        roots = _roots(eigenvalues)
+        roots, inverse = _roots_and_inverses(eigenvalues)
         value = (roots.sum() + spoilt).to(z)
         if not gradient:
             return value, []
-        inverse = torch.where(roots > 0, 1 / roots.where(roots > 0, 1), 0)
-        return value, [apply((vectors * inverse) @ vectors.T, wide).to(z)]
+        n, d = z.shape
+        if max(n, d) > 2 * min(n, d):
+            return value, [apply((vectors * inverse) @ vectors.T, wide).to(z)]
+        # U V^T, whose second factor is exact before it is rounded: its product may then be of the type of z
+        if n <= d:
+            return value, [vectors.to(z) @ (vectors.T @ wide).mul_(inverse[:, None]).to(z)]
+        return value, [(wide @ vectors).mul_(inverse).to(z) @ vectors.T.to(z)]
 
     return shortcut(formula, kernel, z, ranks=Ranks((len(z),)))
 
 
-def nuclear_norms(z: Float[Tensor, "v n d"]) -> Float[Tensor, " n"]:
-    """|Z_i|_* of the few rows that each sample has, by v x v Gram matrices."""
-    wide = in_float64(z)
-    gram = (wide[:, None] * wide[None]).sum(dim=3).permute(2, 0, 1)
-    gram, spoilt = finite(gram)
-    return (_roots(torch.linalg.eigvalsh(gram)).sum(dim=1) + spoilt).to(z)
+def mean_nuclear_norm(z: Float[Tensor, "v n d"]) -> Scalar:
+    """1/n sum_i |Z_i|_* of the few rows that each sample has, by v x v Gram matrices."""
+
+    def formula(z: Tensor) -> Tensor:
+        wide = in_float64(z)
+        gram, spoilt = finite((wide[:, None] * wide[None]).sum(dim=3).permute(2, 0, 1))
+        return (_roots(torch.linalg.eigvalsh(gram)).sum(dim=1).mean() + spoilt).to(z)
+
+    def kernel(z: Tensor, *, gradient: bool, **_: object) -> tuple[Tensor, list[Tensor]]:
+        n = z.shape[1]
+        rows = in_float64(z).transpose(0, 1)
+        gram, spoilt = finite(torch.bmm(rows, rows.mT))
+        eigenvalues, vectors = torch.linalg.eigh(gram)
+        roots, inverse = _roots_and_inverses(eigenvalues)
+        value = (roots.sum() / n + spoilt).to(z)
+        if not gradient:
+            return value, []
+        polar = torch.bmm(vectors * (inverse / n)[:, None], vectors.mT)
+        return value, [torch.bmm(polar, rows).transpose(0, 1).to(z)]
+
+    return shortcut(formula, kernel, z, ranks=Ranks((z.shape[1],)))
 
 
 def _roots(eigenvalues: Float[Tensor, "*_ m"]) -> Float[Tensor, "*_ m"]:
     """Their square roots.  An eigenvalue that is a rounding error of the largest gives 0, without gradient."""
-    m = eigenvalues.shape[-1]
-    noise = m * torch.finfo(eigenvalues.dtype).eps * eigenvalues.detach()[..., -1:].clamp_min(0)
-    kept = eigenvalues.detach() > noise.clamp_min(torch.finfo(eigenvalues.dtype).tiny)
+    kept = eigenvalues.detach() > _noise(eigenvalues.detach())
     return eigenvalues.where(kept, 1).sqrt() * kept
 
 
-def unevenness(z: Float[Tensor, "n d"]) -> Scalar:
-    """|G - c I|_F^2 for the smaller Gram matrix G of size m, c = tr G / m: 0 where all eigenvalues are equal.
+def _roots_and_inverses(eigenvalues: Float[Tensor, "*_ m"]) -> tuple[Float[Tensor, "*_ m"], Float[Tensor, "*_ m"]]:
+    """`_roots`, and 1 / roots where there are any; without a gradient."""
+    inverse = eigenvalues.rsqrt().where(eigenvalues > _noise(eigenvalues), 0)
+    return eigenvalues * inverse, inverse
 
-    c has no gradient.  Where the columns of Z have length 1, tr G is constant, and this is |G|_F^2 up to a constant.
-    Its gradient keeps its digits near the minimum.
+
+def _noise(eigenvalues: Float[Tensor, "*_ m"]) -> Float[Tensor, "*_ 1"]:
+    about = torch.finfo(eigenvalues.dtype)
+    return (eigenvalues[..., -1:] * (eigenvalues.shape[-1] * about.eps)).clamp_min(about.tiny)
+
+
+def log_unevenness(z: Float[Tensor, "v n d"]) -> Scalar:
+    """sum_v log(|G - c I|_F^2 / (tr G)^2 + 1/m) for the smaller Gram matrices G of size m, c = tr G / m.
+
+    That is log |G / tr G|_F^2, which is least, log 1/m, where all eigenvalues are equal.  tr G and c have no gradient:
+    the columns of Z have length 1 or 0, so that tr G is constant.  In this form the gradient keeps its digits near the
+    minimum.
     """
+    m = min(z.shape[1:])
 
     def formula(z: Tensor) -> Tensor:
-        return _uneven(z).square().sum()
+        uneven, trace = _uneven(torch.stack([smaller_gram(view) for view in z.unbind()]))
+        return (in_float64(uneven.square().sum(dim=(1, 2))) / in_float64(trace).square() + 1 / m).log().sum().to(z)
 
     def kernel(z: Tensor, *, gradient: bool, **_: object) -> tuple[Tensor, list[Tensor]]:
-        uneven = _uneven(z)
-        return uneven.square().sum(), [apply(uneven, z).mul_(4)] if gradient else []
+        uneven, trace = _uneven(torch.bmm(z, z.mT) if z.shape[1] <= z.shape[2] else torch.bmm(z.mT, z))
+        square = in_float64(trace).square()
+        inner = in_float64(uneven.square().sum(dim=(1, 2))) / square + 1 / m
+        value = inner.log().sum().to(z)
+        if not gradient:
+            return value, []
+        uneven *= (4 / (square * inner)).to(z)[:, None, None]
+        return value, [torch.bmm(uneven, z) if z.shape[1] <= z.shape[2] else torch.bmm(z, uneven)]
 
-    return shortcut(formula, kernel, z, ranks=Ranks((len(z),)))
+    return shortcut(formula, kernel, z, ranks=Ranks((z.shape[1],)))
 
 
-def _uneven(z: Float[Tensor, "n d"]) -> Float[Tensor, "m m"]:
-    gram = smaller_gram(z)
-    level = gram.detach().diagonal().mean()
-    return gram - level * torch.eye(len(gram), dtype=z.dtype, device=z.device)
+def _uneven(gram: Float[Tensor, "v m m"]) -> tuple[Float[Tensor, "v m m"], Float[Tensor, " v"]]:
+    """G - c I, and tr G; without rows at all, 1."""
+    trace = gram.detach().diagonal(dim1=1, dim2=2).sum(dim=1)
+    even = torch.eye(gram.shape[1], dtype=gram.dtype, device=gram.device) * (trace / gram.shape[1])[:, None, None]
+    return gram - even, trace.clamp_min(1)
 
 
 def log_det(z: Float[Tensor, "n d"], scale: float) -> Scalar:
@@ -117,7 +156,10 @@ def _cholesky(
 
 def finite(matrix: Float[Tensor, "*_ m m"]) -> tuple[Float[Tensor, "*_ m m"], Scalar]:
     """The matrix with 0 for what is not finite, which LAPACK refuses; and NaN if there was any, otherwise 0."""
-    return matrix.nan_to_num(0.0, 0.0, 0.0), 0 * matrix.detach().sum()
+    spoilt = 0 * matrix.detach().sum()
+    if readable(spoilt) and spoilt.item() == 0:
+        return matrix, spoilt
+    return matrix.nan_to_num(0.0, 0.0, 0.0), spoilt
 
 
 def cholesky(matrix: Float[Tensor, "m m"]) -> Float[Tensor, "m m"]:

@@ -40,6 +40,28 @@ def _contrast(u: Float[Tensor, "m d"], C: Float[Tensor, "d d"]) -> Scalar:
     return shortcut(formula, kernel, u, ranks=Ranks((len(u),)))
 
 
+def _apart(u: Float[Tensor, "v n d"], compared: list[tuple[int, int]]) -> Scalar:
+    """1 - 1/n sum_i <u_i, u'_i>, the mean over the pairs of views."""
+    n, count = u.shape[1], len(compared)
+
+    def formula(u: Tensor) -> Tensor:
+        return 1 - torch.stack([(u[i] * u[j]).sum(dim=1).mean() for i, j in compared]).mean()
+
+    def kernel(u: Tensor, **_: object) -> tuple[Tensor, list[Tensor]]:
+        views = u.unbind()
+        if len(views) == 2:
+            value = torch.dot(views[0].reshape(-1), views[1].reshape(-1))
+            return 1 - value / n, [u.flip(0).mul_(-1 / n)]
+        value, grad = u.new_zeros(()), torch.zeros_like(u)
+        for i, j in compared:
+            value += torch.dot(views[i].reshape(-1), views[j].reshape(-1))
+            grad[i] -= views[j]
+            grad[j] -= views[i]
+        return 1 - value / (n * count), [grad.div_(n * count)]
+
+    return shortcut(formula, kernel, u, ranks=Ranks((n,)))
+
+
 class TiCoLoss(OnViews):
     """beta: the part of the earlier covariance that is kept.  rho: weight of the covariance contrast.
 
@@ -74,8 +96,8 @@ class TiCoLoss(OnViews):
         rows = u.flatten(0, 1)
         keeps = self.training and plain(z)  # tensors of torch.func and fake tensors must not be kept
         C = same_again(self, lambda: self._next(rows.detach(), keep=True)) if keeps else self._next(rows.detach())
-        alike = [(u[i] * u[j]).sum(dim=1).mean() for i, j in pairs(len(u), n_global)]
-        return {"invariance": 1 - torch.stack(alike).mean(), "covariance": self.now("rho") * _contrast(rows, C)}
+        apart = _apart(u, list(pairs(len(u), n_global)))
+        return {"invariance": apart, "covariance": self.now("rho") * _contrast(rows, C)}
 
     def _next(self, u: Float[Tensor, "m d"], *, keep: bool = False) -> Float[Tensor, "d d"]:
         d = u.shape[1]
