@@ -366,6 +366,8 @@ def _timm_arguments(backbone: Timm) -> Json:
     model: Any = backbone.model
     first = next(m for m in model.modules() if isinstance(m, nn.Conv2d))
     found: Json = {"in_chans": first.in_channels}
+    if backbone.mean:
+        found |= {"global_pool": "avg", "fc_norm": False}
     size = getattr(getattr(model, "patch_embed", None), "img_size", None)
     if size is not None:
         found["img_size"] = tuple(size)

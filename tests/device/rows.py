@@ -24,7 +24,7 @@ from reglet import diagnostics, groups, latent, probes, tails, views
 from reglet.backbones import vit_mini
 from reglet.diagnostics import robustness
 from reglet.method import Batch, Method
-from reglet.methods import Equivariant, Regularized, domains
+from reglet.methods import Equivariant, NextEmbedding, Predictive, Regularized, domains
 from reglet.types import Terms, total
 from reglet.views.series import SeriesView
 
@@ -51,7 +51,11 @@ def to(x: Any, device: torch.device, dtype: torch.dtype | None = torch.float32) 
         return type(x)(to(part, device, dtype) for part in x)
     if isinstance(x, Batch):
         return replace(
-            x, views=to(list(x.views), device, dtype), labels=to(x.labels, device), domain=to(x.domain, device)
+            x,
+            views=to(list(x.views), device, dtype),
+            labels=to(x.labels, device),
+            domain=to(x.domain, device),
+            actions=to(x.actions, device, dtype),
         )
     return x
 
@@ -339,6 +343,7 @@ def _methods() -> list[Row]:
         )
         for name in nets.NAMES
     ]
+    made.append(Row("methods/next-embedding", partial(_method, _next_embedding, _video), trains=True))
     made.append(
         Row(
             "methods/dino-multi",
@@ -384,6 +389,17 @@ def _regularized() -> Method:
 def _equivariant() -> Method:
     share = equivariant_nets.SHARE
     return Equivariant(equivariant_nets.base("vicreg"), fraction=share, layer=2, width=6).double()
+
+
+def _next_embedding() -> Method:
+    torch.manual_seed(3)
+    own = {"projector": nets.mlp(nets.DIM, 7, 5), "embedding": 5, "dropout": 0.0}
+    step = NextEmbedding(nets.DIM, actions=2, width=8, depth=1, heads=2, **own)
+    return Predictive(nets.Net(), reglet.VICReg(), predictor=step)
+
+
+def _video() -> Batch:
+    return Batch([torch.randn(4, 3, 3, 8, 8, generator=seeded())], actions=torch.randn(4, 3, 2, generator=seeded(1)))
 
 
 def _method(build: Callable[[], Method], batch: Callable[[], Batch], device: torch.device) -> Step:

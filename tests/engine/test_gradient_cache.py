@@ -9,6 +9,7 @@ import pytest
 import torch
 from lightning_fabric import Fabric
 from tests.engine.toy import Brighten, Toy, images, toy
+from tests.methods import nets
 from tests.ranks import run
 from torch import Tensor, nn
 
@@ -17,7 +18,10 @@ from reglet.engine.launch import launch
 from reglet.engine.order import generator
 from reglet.engine.settings import Settings
 from reglet.engine.state import AnyCall, State
+from reglet.losses import SIGReg
 from reglet.method import Batch
+from reglet.methods import NextEmbedding, Predictive
+from reglet.schedules import Share
 from reglet.types import Terms
 
 
@@ -86,6 +90,47 @@ def test_a_method_without_parts_is_refused() -> None:
     require_splittable(toy())
     with pytest.raises(ValueError, match=r"micro_batch needs a method with embed\(\) .* Identity has not"):
         require_splittable(nn.Identity())
+
+
+def forecasts(name: str, *, micro_batch: int, **changes: Any) -> tuple[Terms, list[Tensor]]:
+    """One step of prediction, of masked images or of videos with actions."""
+    torch.manual_seed(0)
+    if name == "images":
+        method, batch = nets.predictive().double(), nets.batch(9, sizes=(16,), n_global=1)
+    else:
+        own = {"projector": nets.mlp(nets.DIM, 7, 5), "embedding": 5, "dropout": 0.0, "together": name == "together"}
+        step = NextEmbedding(nets.DIM, actions=2, width=8, depth=1, heads=2, **own)
+        method = Predictive(nets.Net(), SIGReg(slices=16), predictor=step, **changes).double()
+        g = torch.Generator().manual_seed(1)
+        video = torch.randn(9, 4, 3, 8, 8, generator=g, dtype=torch.float64)
+        batch = Batch([video], actions=torch.randn(9, 4, 2, generator=g, dtype=torch.float64))
+    for p in method.parameters():  # gates that are 0 would hide the predictor
+        nn.init.normal_(p, std=0.3)
+    fabric = Fabric(accelerator="cpu", devices=1)
+    model = fabric.setup(AnyCall(method.train()))
+    terms = backward(fabric, model, batch, micro_batch=micro_batch, accumulate=1, seed=5)
+    return terms, [p.grad.clone() for p in method.parameters() if p.grad is not None]
+
+
+@pytest.mark.parametrize("name", ["images", "video", "together", "detached"])
+def test_a_forecast_in_parts_has_the_gradient_of_the_whole(name: str) -> None:
+    changes = {"detach": True} if name == "detached" else {}
+    terms, gradient = forecasts(name, micro_batch=0, **changes)
+    for size in (4, 9):
+        cached_terms, cached = forecasts(name, micro_batch=size, **changes)
+        assert terms.keys() == cached_terms.keys()
+        for term in terms:
+            torch.testing.assert_close(cached_terms[term], terms[term])
+        assert len(cached) == len(gradient) > 10
+        assert apart(cached, gradient) < 1e-6
+
+
+def test_a_share_of_the_gradient_is_not_measured_in_parts() -> None:
+    method = nets.predictive()
+    require_splittable(method)
+    shared = Predictive(method.backbone, SIGReg(slices=8), predictor=method.predictor, weight=Share(0.3))
+    with pytest.raises(ValueError, match=r"micro_batch: the share of the gradient .* Give weight= a number"):
+        require_splittable(shared)
 
 
 def compiled(rank: int, world: int) -> dict[str, list[int]]:

@@ -1,6 +1,8 @@
 """Prediction instead of invariance: the loss is the paper's, the hidden is hidden, the future is not seen."""
 
 from copy import deepcopy
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -8,7 +10,10 @@ from tests.methods.nets import MASKS, batch, method, mlp
 from torch import Tensor, nn
 
 import reglet
-from reglet.backbones import ConvNet, ViT, vit_mini
+from reglet.backbones import ConvNet, Timm, ViT, vit_mini
+from reglet.cli import main
+from reglet.engine.build_predictive import jepa
+from reglet.export import as_timm, load_encoder
 from reglet.method import Batch
 from reglet.methods import MaskedTokens, NextEmbedding, Predictive, Regularized
 from reglet.methods.positions import grid_positions, line_positions
@@ -293,7 +298,7 @@ def test_masks_come_with_the_batch_or_are_drawn() -> None:
         m(Batch(b.views, draws=[draw.view for draw in b.draws]))
     with pytest.raises(ValueError, match=r"a grid of \(4, 4\) patches, the images have \(2, 2\)"):
         m(Batch([b.views[0][:, :, :8, :8]], draws=b.draws))
-    with pytest.raises(TypeError, match="cls_layer=None, got ConvNet"):
+    with pytest.raises(TypeError, match="of a ViT; got ConvNet"):
         Predictive(ConvNet(), reglet.VISReg(), predictor=m.predictor)(Batch([torch.rand(2, 3, 16, 16)]))
 
 
@@ -326,3 +331,49 @@ def test_series_of_the_task_fit() -> None:
     step = NextEmbedding(net.dim, frame=8, width=16, depth=1, heads=2)
     terms = Predictive(net, reglet.SIGReg(slices=8), predictor=step)(Batch([torch.randn(5, 4, 64)]))
     assert terms["prediction"] > 0
+
+
+@pytest.mark.parametrize("name", ["test_vit", "test_vit2"])
+def test_a_vit_of_timm_sees_parts(name: str, timm: ModuleType) -> None:
+    """All places in another order are all tokens in that order; what is hidden is not seen; all learns."""
+    torch.manual_seed(0)
+    net = Timm(name, size=32, mean=True).eval()
+    x = torch.randn(3, 3, 32, 32)
+    tokens, grid = net.tokens(x)
+    torch.testing.assert_close(net(x), tokens.mean(1))
+    order = torch.randperm(tokens.shape[1]).expand(3, -1)
+    torch.testing.assert_close(net.visible(x, order), tokens[:, order[0]], rtol=1e-4, atol=1e-5)
+    places = torch.tensor([0, 3]).expand(3, -1)
+    other = x.clone()
+    other[:, :, : 32 // grid[0], 32 // grid[1] : 2 * 32 // grid[1]] += 1  # patch 1
+    torch.testing.assert_close(net.visible(other, places), net.visible(x, places))
+    assert not torch.allclose(net.tokens(other)[0][:, places[0]], tokens[:, places[0]])
+    m = jepa(net, reglet.VISReg(slices=8), targets=1, least=2).train()
+    total(m(Batch([x]))).backward()
+    assert all(p.grad is not None for p in m.parameters())
+
+
+def test_which_of_timms_networks_do_not(timm: ModuleType) -> None:
+    with pytest.raises(TypeError, match="resnet18 is no ViT whose patch tokens could be averaged"):
+        Timm("resnet18", size=32, mean=True)
+    with pytest.raises(TypeError, match=r"say model\.cls_layer=none"):
+        jepa(Timm("test_vit", size=32), reglet.VISReg())
+    mixer = Timm("test_convnext", size=32)
+    with pytest.raises(TypeError, match="is a ConvNeXt: only a VisionTransformer can be shown some"):
+        mixer.visible(torch.zeros(1, 3, 32, 32), torch.zeros(1, 1, dtype=torch.long))
+    with pytest.raises(TypeError, match=r"give a ViT of reglet or of timm, such as .* got ConvNet"):
+        jepa(ConvNet(), reglet.VISReg())
+
+
+def test_a_vit_of_timm_by_name(timm: ModuleType, tmp_path: Path) -> None:
+    """From the command line to an encoder that timm builds, whose features are the mean of its patch tokens."""
+    words = ["data=digits", "labels=60", "model=timm/test_vit", "size=32", "method=jepa", "loss.slices=8", "batch=16"]
+    words += ["steps=2", "micro_batch=6", "knn_every=0", "method.targets=2", "accelerator=cpu", "workers=0"]
+    assert main(["pretrain", *words, f"out={tmp_path}"]) == 0
+    assert main(["export", f"run={tmp_path}"]) == 0  # which loads it again by the code on the card
+    net = load_encoder(tmp_path)[0]
+    (name, made), x = as_timm(net), torch.rand(2, 3, 32, 32)
+    theirs = timm.create_model(name, num_classes=0, **made)
+    theirs.load_state_dict(net.model.state_dict())
+    torch.testing.assert_close(theirs.eval()(x), net.eval()(x))
+    torch.testing.assert_close(net(x), net.tokens(x)[0].mean(1))

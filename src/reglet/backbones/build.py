@@ -45,6 +45,7 @@ def build(
 
     Below 64 px ResNets have the stem that keeps the grid.  patch and cls_layer are our ViTs', drop_path theirs and
     timm's, pretrained timm's and transformers'.  hf/NAME is a name on the Hugging Face Hub, or a folder.
+    cls_layer=None with a ViT of timm: its features are the mean of the patch tokens.
 
     >>> build("vit_tiny", size=32).dim, build("resnet18", size=32).stem
     (192, 'cifar')
@@ -52,7 +53,7 @@ def build(
     ours, from_timm, from_hub = name in VITS, name.startswith("timm/"), name.startswith("hf/")
     wrong = {
         "patch": patch is not None and not ours,
-        "cls_layer": cls_layer != 0 and not ours,
+        "cls_layer": cls_layer != 0 and not (ours or (from_timm and cls_layer is None)),
         "drop_path": drop_path != 0 and not (ours or from_timm),
         "pretrained": pretrained and not (from_timm or from_hub),
     }
@@ -65,7 +66,8 @@ def build(
         raise LookupError(f"no backbone is called {name!r}.{hint} There are {', '.join(NAMES)}, timm/NAME and hf/NAME")
     if from_timm:
         kind = name.removeprefix("timm/")
-        return Timm(kind, size=size, in_channels=in_channels, drop_path=drop_path, pretrained=pretrained)
+        mean = cls_layer is None
+        return Timm(kind, size=size, in_channels=in_channels, drop_path=drop_path, pretrained=pretrained, mean=mean)
     if from_hub:
         kind = name.removeprefix("hf/")
         return load_transformers(kind, size=size, in_channels=in_channels, pretrained=pretrained)

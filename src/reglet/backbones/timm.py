@@ -5,7 +5,8 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from reglet.backbones.adapter import pooled_width
@@ -20,6 +21,8 @@ class Timm(nn.Module):
     `.model` is timm's own module: `Timm(...).model.state_dict()` has timm's keys.
 
     size: of the images.  Models made for one size are made for this one, and adapt to others where they can.
+    mean: for a ViT, the features are the mean of the patch tokens after the last norm, whatever the model has by
+        default.  Prediction of masked tokens wants that.
 
     >>> import torch
     >>> net = Timm("test_vit", size=32)
@@ -35,10 +38,14 @@ class Timm(nn.Module):
         in_channels: int = 3,
         drop_path: float = 0.0,
         pretrained: bool = False,
+        mean: bool = False,
     ) -> None:
         super().__init__()
-        self.name = name
-        self.model = _create(name, size=size, in_channels=in_channels, drop_path=drop_path, pretrained=pretrained)
+        self.name, self.mean = name, mean
+        pool = {"global_pool": "avg", "fc_norm": False} if mean else {}
+        self.model = _create(
+            name, size=size, in_channels=in_channels, drop_path=drop_path, pretrained=pretrained, **pool
+        )
         try:
             self.dim = pooled_width(self.model, size=size, in_channels=in_channels)
         except (AssertionError, RuntimeError) as error:
@@ -65,6 +72,30 @@ class Timm(nn.Module):
         if not isinstance(y, Tensor) or y.ndim != 4:
             raise WrongKindError(f"timm's {self.name} gives no feature map, so it has no tokens with a grid")
         return map_tokens(y)
+
+    def visible(self, x: Float[Tensor, "n c h w"], places: Int64[Tensor, "n k"]) -> Float[Tensor, "n k d"]:
+        """The tokens of an image of which only the patches at `places` are seen, numbered row by row.
+
+        A class token and registers are seen by the patches, as in the whole image.
+        """
+        model = self.as_vit()
+        prefix = model.num_prefix_tokens
+        y = model._pos_embed(model.patch_embed(x))
+        seen = y[:, prefix:].gather(1, places[:, :, None].expand(-1, -1, y.shape[2]))
+        y = model.norm(model.blocks(model.norm_pre(torch.cat([y[:, :prefix], seen], dim=1))))
+        tokens: Tensor = y[:, prefix:]
+        return tokens
+
+    def as_vit(self) -> Any:
+        """timm's module, if it is a plain ViT."""
+        from timm.models.vision_transformer import VisionTransformer
+
+        if type(self.model) is not VisionTransformer:
+            raise WrongKindError(
+                f"timm's {self.name} is a {type(self.model).__name__}: only a VisionTransformer can be shown some "
+                "patches of an image"
+            )
+        return self.model
 
 
 def data_config(model: str | nn.Module) -> dict[str, Any]:
@@ -126,12 +157,14 @@ def _with_weights(timm: Any, name: str) -> str:
     return ", ".join(timm.list_pretrained(f"{name.split('.')[0]}*")[:5]) or "none of a similar name"
 
 
-def _create(name: str, *, size: int | Grid, in_channels: int, drop_path: float, pretrained: bool) -> nn.Module:
+def _create(
+    name: str, *, size: int | Grid, in_channels: int, drop_path: float, pretrained: bool, **pool: Any
+) -> nn.Module:
     timm = _import(name)
     _require_known(timm, name)
     if pretrained:
         _require_weights(timm, name)
-    common: dict[str, Any] = {"pretrained": pretrained, "num_classes": 0, "in_chans": in_channels}
+    common: dict[str, Any] = {"pretrained": pretrained, "num_classes": 0, "in_chans": in_channels, **pool}
     if drop_path:
         common["drop_path_rate"] = drop_path
     # which models take these is written nowhere but in their signatures
@@ -141,6 +174,8 @@ def _create(name: str, *, size: int | Grid, in_channels: int, drop_path: float, 
             model: nn.Module = timm.create_model(name, **common, **extra)
             return model
         except TypeError as error:
+            if pool and "'fc_norm'" in str(error):
+                raise WrongKindError(f"timm's {name} is no ViT whose patch tokens could be averaged") from error
             if not any(f"'{key}'" in str(error) for key in extra):
                 raise
         except Exception as error:

@@ -25,7 +25,7 @@ from reglet import progress
 from reglet.engine.build import Parts
 from reglet.engine.config import Config
 from reglet.engine.feed import ImageFeed, Place
-from reglet.engine.gradient import Splittable
+from reglet.engine.gradient import splittable
 from reglet.seeded import seeded
 
 EPOCHS, SECONDS = 100, 240.0  # defaults; SECONDS is for a CPU
@@ -179,7 +179,7 @@ def within_memory(
     if config.micro_batch:
         raise ValueError(f"micro_batch={config.micro_batch} needs {says}: micro_batch={fits} fits")
     ways = [f"batch={fits * world} fits"]
-    if isinstance(parts.method, Splittable):
+    if splittable(parts.method):
         ways.append(f"micro_batch={fits} too, with batch norm over {fits} images at a time")
     ways.append(f"so does accumulate={-(-here // fits)}, with a loss for each part")
     raise ValueError(f"batch={config.batch} needs {says}: {', '.join(ways)}")
@@ -188,7 +188,7 @@ def within_memory(
 def exact_in_parts(method: nn.Module) -> bool:
     """Whether the gradient cache gives the gradient of the whole batch.  With batch norm it does not."""
     norms = [m for m in method.modules() if isinstance(m, nn.modules.batchnorm._BatchNorm)]
-    return isinstance(method, Splittable) and not norms
+    return splittable(method) and not norms
 
 
 def free_memory(device: torch.device) -> int | None:

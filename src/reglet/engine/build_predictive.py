@@ -9,6 +9,7 @@ from torch import nn
 
 from reglet import backbones, schedules
 from reglet.backbones.protocol import dim_of
+from reglet.backbones.timm import Timm
 from reglet.backbones.vit import ViT
 from reglet.engine.arguments import call
 from reglet.engine.attachments import ONE_PLACE
@@ -47,17 +48,18 @@ def jepa(
     least: int = 4,
 ) -> Predictive:
     """`Predictive` with `MaskedTokens`.  By default the predictor is half as wide and half as deep as the ViT."""
-    if not isinstance(backbone, ViT):
+    if not isinstance(backbone, ViT | Timm):
         raise WrongKindError(
-            f"method={JEPA} shows the network only some patches: give a ViT of reglet, such as model=vit_mini; got "
-            f"{type(backbone).__name__}"
+            f"method={JEPA} shows the network only some patches: give a ViT of reglet or of timm, such as "
+            f"model=vit_mini or model=timm/vit_small_patch16_224; got {type(backbone).__name__}"
         )
-    if backbone.cls_token is not None:
+    if not backbone.mean if isinstance(backbone, Timm) else backbone.cls_token is not None:
         raise WrongKindError(
             f"method={JEPA} trains patch tokens, and their mean are the features: say model.cls_layer=none"
         )
+    vit = backbone.as_vit() if isinstance(backbone, Timm) else backbone
     masks = BlockMasks(
-        backbone.grid,
+        vit.patch_embed.grid_size if isinstance(backbone, Timm) else backbone.grid,
         targets=targets,
         target_scale=target_scale,
         target_aspect=target_aspect,
@@ -69,7 +71,7 @@ def jepa(
         backbone.dim,
         masks=masks,
         width=width,
-        depth=max(1, len(backbone.blocks) // 2) if depth is None else depth,
+        depth=max(1, len(vit.blocks) // 2) if depth is None else depth,
         heads=max(1, width // 32) if heads is None else heads,
         projector=projector,
         embedding=embedding,

@@ -142,7 +142,7 @@ class Config(Named):
             raise ValueError(
                 "a compiled method sees no hooks and no change of mode: preserve= and heads_first= need compile=false"
             )
-        if self.command != "train" and self.method == JEPA and self.model.startswith("vit_"):
+        if self.command != "train" and self.method == JEPA and self.model.startswith(("vit_", "timm/")):
             object.__setattr__(self, "options", {"model.cls_layer": None, **self.options})
 
     def require_start(self) -> None:

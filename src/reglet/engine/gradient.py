@@ -22,8 +22,12 @@ from torch import Tensor, nn
 
 from reglet.engine.order import seed_of
 from reglet.method import Batch
+from reglet.methods import Forecast, Predictive
+from reglet.schedules import Share
 from reglet.seeded import reseed
 from reglet.types import Terms, total
+
+SAMPLES = (0, 0, 1)  # the axis of each tensor of a `Forecast` that counts samples
 
 
 @runtime_checkable
@@ -35,35 +39,68 @@ class Splittable(Protocol):
     def objective(self, z: Sequence[Tensor], *, n_global: int) -> Terms: ...
 
 
+def splittable(method: object) -> bool:
+    """Whether the loss sees the samples through their embeddings, or through their forecasts, only.
+
+    A share of the gradient on the network's weights is more than that.
+    """
+    if isinstance(method, Predictive):
+        return not isinstance(method.balance.weight, Share)
+    return isinstance(method, Splittable)
+
+
 def require_splittable(method: object) -> None:
-    if not isinstance(method, Splittable):
+    if splittable(method):
+        return
+    if isinstance(method, Predictive):
         raise ValueError(
-            f"micro_batch needs a method with embed() and objective(), such as JointEmbedding; "
-            f"{type(method).__name__} has not. accumulate= averages the losses of parts of the batch instead."
+            "micro_batch: the share of the gradient is measured on the weights of the network, through the whole "
+            "batch. Give weight= a number, or leave micro_batch out"
         )
+    raise ValueError(
+        f"micro_batch needs a method with embed() and objective(), such as JointEmbedding; "
+        f"{type(method).__name__} has not. accumulate= averages the losses of parts of the batch instead."
+    )
 
 
 def cached_backward(fabric: Fabric, model: Any, batch: Batch, *, size: int, seed: int) -> Terms:
     """The terms of the loss on `batch`.  Its gradient is added to the parameters' gradients."""
+    method = model.module.method
     parts = batch.split(size)
     seeds = [seed_of(seed, j) for j in range(len(parts))]
     with torch.no_grad(), frozen_averages(model):
-        z = torch.cat([_embed(model, part, s) for part, s in zip(parts, seeds, strict=True)], dim=1)
-    z.requires_grad_()
+        found = [_made(model, part, s) for part, s in zip(parts, seeds, strict=True)]
+    axes = SAMPLES if isinstance(method, Predictive) else (1,)
+    by_tensor = list(zip(axes, zip(*found, strict=True), strict=True))
+    z = [torch.cat(pieces, dim=axis).requires_grad_() for axis, pieces in by_tensor]
     reseed(seed, fabric.device)
     with fabric.autocast():  # not through `model`, for which Fabric allows only its own backward; this one ends at z
-        terms: Terms = model.module.method.objective(list(z), n_global=batch.n_global)
-    slope = torch.autograd.grad(total(terms), z)[0].split(size, dim=1)
+        if isinstance(method, Predictive):
+            terms: Terms = method.objective(Forecast(*z))
+        else:
+            terms = method.objective(list(z[0]), n_global=batch.n_global)
+    slopes = torch.autograd.grad(total(terms), z, allow_unused=True, materialize_grads=True)
+    cut = [
+        slope.split([piece.shape[axis] for piece in pieces], dim=axis)
+        for slope, (axis, pieces) in zip(slopes, by_tensor, strict=True)
+    ]
     for j, (part, s) in enumerate(zip(parts, seeds, strict=True)):
         with fabric.no_backward_sync(model, enabled=j + 1 < len(parts)):
-            fabric.backward(_embed(model, part, s), slope[j])
+            again, g = _made(model, part, s), [slope[j] for slope in cut]
+            if len(g) == 1:
+                fabric.backward(again[0], g[0])
+            else:  # Fabric starts from one tensor: that of which all of these are the gradient
+                fabric.backward(torch.stack([(y * slope).sum() for y, slope in zip(again, g, strict=True)]).sum())
     return {name: term.detach() for name, term in terms.items()}
 
 
-def _embed(model: Any, part: Batch, seed: int) -> Tensor:
+def _made(model: Any, part: Batch, seed: int) -> list[Tensor]:
+    """What the loss sees of these samples: their embeddings (v, n, d), or the tensors of their `Forecast`."""
     reseed(seed, part.views[0].device)
-    z: Tensor = model(lambda m: torch.stack(list(m.embed(part.views))))
-    return z
+    if isinstance(model.module.method, Predictive):
+        made: Forecast = model(lambda m: m.forecast(part))
+        return list(made)
+    return [model(lambda m: torch.stack(list(m.embed(part.views))))]
 
 
 @contextmanager

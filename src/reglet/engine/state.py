@@ -24,6 +24,7 @@ from reglet.engine.settings import Settings
 from reglet.losses.base import OnViews
 from reglet.method import Batch, Method
 from reglet.methods.equivariant import Equivariant
+from reglet.methods.predictive import Predictive
 from reglet.methods.view_features import Reader
 from reglet.schedules import Share, set_step
 from reglet.shares import SharedWeight
@@ -297,6 +298,7 @@ def compile_method(method: Method, *, in_parts: bool) -> None:
                 "every step would be compiled anew"
             )
     if in_parts:
-        setattr(method, "embed", torch.compile(getattr(method, "embed")))  # noqa: B009, B010  not every method has one
+        part = "forecast" if isinstance(method, Predictive) else "embed"
+        setattr(method, part, torch.compile(getattr(method, part)))
     else:
         method.compile()

@@ -29,7 +29,8 @@ from reglet.views.masks import BlockMasks, MaskedDraw, Masks
 
 @runtime_checkable
 class SeesParts(Protocol):
-    """A backbone that can take only some patches of an image: `reglet.backbones.ViT` with cls_layer=None."""
+    """A backbone that can take only some patches of an image: `reglet.backbones.ViT` with cls_layer=None, or a ViT in
+    `reglet.backbones.Timm` with mean=True."""
 
     def tokens(self, x: Tensor) -> tuple[Tensor, Grid]: ...
 
@@ -90,7 +91,7 @@ class MaskedTokens(nn.Module):
         if not isinstance(backbone, SeesParts):
             raise WrongKindError(
                 f"MaskedTokens shows the encoder only some patches: it needs a ViT of reglet.backbones with "
-                f"cls_layer=None, got {type(backbone).__name__}"
+                f"cls_layer=None, or Timm(..., mean=True) of a ViT; got {type(backbone).__name__}"
             )
         x, masks = batch.views[0], self._masks(batch, len(batch))
         masks = Masks(*moved([masks.context, masks.targets], x.device))

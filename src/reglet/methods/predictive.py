@@ -82,7 +82,12 @@ class Predictive(Method):
         self.balance, self.detach = SharedWeight(weight), detach
 
     def forward(self, batch: Batch) -> Terms:
-        return self.objective(self.predictor(self.backbone, batch))
+        return self.objective(self.forecast(batch))
+
+    def forecast(self, batch: Batch) -> Forecast:
+        """What is predicted, what it should be, and the embeddings."""
+        made: Forecast = self.predictor(self.backbone, batch)
+        return made
 
     @torch.compiler.disable(reason="view losses have their own kernels, and checks that read numbers")
     def objective(self, made: Forecast) -> Terms:
@@ -96,7 +101,7 @@ class Predictive(Method):
 
     def surprise(self, batch: Batch) -> Float[Tensor, " n"]:
         """The error of the prediction for each sample.  It is large for samples unlike those trained on."""
-        made = self.predictor(self.backbone, batch)
+        made = self.forecast(batch)
         with no_autocast(made.embeddings):
             return self._errors(made).flatten(1).mean(1)
 
