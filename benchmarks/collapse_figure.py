@@ -8,7 +8,7 @@ from typing import Protocol
 
 ACROSS, WIDTH, HEIGHT, GAP, TOP, LEFT = 4, 160, 110, 14, 40, 44
 SMALL = -7  # decades of r, up to 1
-LOW, HIGH = -15, 7  # and of the gradient
+LOW, HIGH = -15, 11  # and of the gradient
 NORM, OUTWARD = "#0969da", "#bc4c00"
 
 

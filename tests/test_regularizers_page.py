@@ -47,8 +47,8 @@ def test_every_regularizer_has_a_panel() -> None:
 
 
 def test_the_figure_shows_the_numbers() -> None:
-    """1e-15 is at the bottom and 1e7 at the top; what points inward is dashed."""
-    pushes = [Push(1e7, -1e-4), Push(1e-4, 1e-4), Push(0.0, 1e-15)]
+    """1e-15 is at the bottom and 1e11 at the top; what points inward is dashed."""
+    pushes = [Push(1e11, -1e-2), Push(1e-2, 1e-2), Push(0.0, 1e-15)]
     (lines,) = panels(figure([1e-7, 10**-3.5, 1.0], {"a": pushes})).values()
     half = HEIGHT / 2
     assert lines[0][2] == [(0, 0), (WIDTH / 2, half), (WIDTH, HEIGHT)]
