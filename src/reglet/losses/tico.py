@@ -50,11 +50,11 @@ def _apart(u: Float[Tensor, "v n d"], compared: list[tuple[int, int]]) -> Scalar
     def kernel(u: Tensor, **_: object) -> tuple[Tensor, list[Tensor]]:
         views = u.unbind()
         if len(views) == 2:
-            value = torch.dot(views[0].reshape(-1), views[1].reshape(-1))
+            value = (views[0] * views[1]).sum()  # which adds in pairs; a dot product of a million would lose digits
             return 1 - value / n, [u.flip(0).mul_(-1 / n)]
         value, grad = u.new_zeros(()), torch.zeros_like(u)
         for i, j in compared:
-            value += torch.dot(views[i].reshape(-1), views[j].reshape(-1))
+            value += (views[i] * views[j]).sum()
             grad[i] -= views[j]
             grad[j] -= views[i]
         return 1 - value / (n * count), [grad.div_(n * count)]
