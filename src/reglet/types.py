@@ -14,7 +14,7 @@ from torch import Tensor
 
 Scalar = Float[Tensor, ""]
 Terms = dict[str, Tensor]  # name -> weighted scalar: the loss is their sum, the log is the dict
-INVARIANCE = ("invariance", "alignment")  # names of the term that draws views together
+INVARIANCE = ("invariance", "alignment", "prediction")  # names of the term that the regularizer holds against
 P = TypeVar("P")
 
 

@@ -186,6 +186,6 @@ def test_evidence_of_batches_and_gradients() -> None:
     assert "decide 90% of an embedding in batches of 128" in found(batch_share=0.9, mode_gap=9.0)[0].evidence
     assert "moves 9.0 times its variance" in found(mode_gap=9.0)[0].evidence
     weak, strong = found(regularizer__share=0.001)[0], found(regularizer__share=0.999)[0]
-    assert "0.1% of the gradient on the embeddings is the regularizer's, 99.9%" in weak.evidence
+    assert "0.1% of the gradient is the regularizer's, 99.9%" in weak.evidence
     assert weak.next_step.startswith("raise")
     assert strong.next_step.startswith("lower")

@@ -12,14 +12,18 @@ from torch import Tensor, nn
 import reglet
 from reglet.backbones import ConvNet, Timm, ViT, vit_mini
 from reglet.cli import main
+from reglet.data import InMemory
+from reglet.diagnostics import diagnose
 from reglet.engine.build_predictive import jepa
+from reglet.engine.order import VIEWS, generator
+from reglet.evaluate.examine import look
 from reglet.export import as_timm, load_encoder
 from reglet.method import Batch
 from reglet.methods import MaskedTokens, NextEmbedding, Predictive, Regularized
 from reglet.methods.positions import grid_positions, line_positions
 from reglet.networks.conv1d import ConvNet1d
 from reglet.types import total
-from reglet.views import BlockMasks
+from reglet.views import BlockMasks, MaskedViews, Policy, View
 
 
 class Frame(nn.Module):
@@ -377,3 +381,22 @@ def test_a_vit_of_timm_by_name(timm: ModuleType, tmp_path: Path) -> None:
     theirs.load_state_dict(net.model.state_dict())
     torch.testing.assert_close(theirs.eval()(x), net.eval()(x))
     torch.testing.assert_close(net(x), net.tokens(x)[0].mean(1))
+
+
+@pytest.mark.parametrize(("weight", "name"), [(1.0, ""), (1e-9, "negligible regularizer"), (1e6, "overwhelming")])
+def test_the_doctor_sees_the_share_of_the_regularizer(weight: float, name: str) -> None:
+    """On the weights of the encoder, of the views and masks that training draws."""
+    torch.manual_seed(0)
+    vit = ViT(dim=12, depth=1, heads=2, size=16, patch=4, cls_layer=None)
+    m = jepa(vit, reglet.VICReg(), projector=mlp(12, 7, 5), embedding=5, weight=weight, width=8, targets=1, least=2)
+    policy = MaskedViews(Policy((View(16),), n_global=1), m.predictor.masks)
+    pixels = torch.randint(256, (24, 3, 16, 16), dtype=torch.uint8)
+    found = look(m, InMemory(pixels, name="noise"), policy, features=torch.randn(24, 12), batch=16)
+    draws = policy.draw(16, generator(0, VIEWS, 1))
+    terms = m.eval()(Batch(policy.apply(pixels[:16], draws), draws=draws))
+    for term, value in terms.items():
+        grads = torch.autograd.grad(value, list(vit.parameters()), retain_graph=True, allow_unused=True)
+        norm = torch.stack([g.norm() for g in grads if g is not None]).norm().item()
+        assert found.gradients[term] == pytest.approx(norm, rel=1e-4), term
+    said = [finding.name for finding in diagnose(found).findings]
+    assert any(each.startswith(name) for each in said) if name else not any("regularizer" in each for each in said)

@@ -174,7 +174,7 @@ def of_gradients(x: dict[str, float]) -> list[Finding]:
         Finding(
             "negligible regularizer" if weak else "overwhelming regularizer",
             "sick",
-            f"{share:.1%} of the gradient on the embeddings is the regularizer's, {1 - share:.1%} that of invariance",
+            f"{share:.1%} of the gradient is the regularizer's, {1 - share:.1%} that of invariance or prediction",
             "its weight is of another convention (sums and means differ by factors of n and d), or mistyped",
             f"{'raise' if weak else 'lower'} the regularizer's weight until each side has some tenths of the gradient",
         )

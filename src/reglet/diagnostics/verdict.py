@@ -33,7 +33,8 @@ class Symptoms:
 
     features: of different images, by the encoder in evaluation mode.
     views: the encoder's features of two views of each image.  embeddings: the projector's outputs for them.
-    gradients: the norm of each term's gradient with respect to the embeddings, on one batch.
+    gradients: the norm of each term's gradient with respect to the embeddings, on one batch.  For a method that
+        predicts, with respect to the encoder's weights.
     batch_share, mode_gap: see `batch_dependence`; at the batch size of the training.
     same_slices: whether two ranks average over the same directions.
     batch: the number of samples that the loss sees together.

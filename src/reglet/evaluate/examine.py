@@ -26,8 +26,8 @@ from reglet.evaluate.extract import CPU, extract
 from reglet.evaluate.source import is_run, open_source
 from reglet.export import CARD
 from reglet.losses.base import OnViews
-from reglet.method import Method, innermost
-from reglet.methods import JointEmbedding
+from reglet.method import Batch, Method, innermost
+from reglet.methods import JointEmbedding, Predictive
 
 Net = Callable[[Tensor], Tensor]
 REPORT = "doctor.json"
@@ -111,7 +111,9 @@ def look(
     """
     found = Symptoms(features, batch=batch)
     method = compute.copies(method)[0]  # type: ignore[assignment]
-    net = _embedder(method)
+    net, inner = _embedder(method), innermost(method)
+    if isinstance(inner, Predictive):
+        return replace(found, gradients=_on_the_encoder(inner, images, policy, batch=batch, compute=compute, seed=seed))
     if policy.n_global < 2:
         return found
     with compute.mixed():
@@ -195,6 +197,18 @@ def _gradients(method: Method, z: Float[Tensor, "2 n d"]) -> dict[str, float] | 
     with torch.enable_grad():
         z = z.clone().requires_grad_()
         return gradient_norms(inner.objective(list(z), n_global=2), z)
+
+
+def _on_the_encoder(
+    method: Predictive, images: Images, policy: ViewPolicy, *, batch: int, compute: Compute, seed: int
+) -> dict[str, float]:
+    """Of each term, with respect to the encoder's weights: prediction and regularizer see different tensors."""
+    some = torch.arange(min(batch, len(images)))
+    draws = policy.draw(len(some), generator(seed, VIEWS, 1))
+    views = [compute.cast(view) for view in policy.apply(compute.take(images.batch(some)), draws)]
+    with torch.enable_grad(), compute.mixed():
+        terms = method(Batch(views, n_global=policy.n_global, draws=draws))
+        return gradient_norms(terms, [p for p in method.backbone.parameters() if p.requires_grad])
 
 
 def _batch_norm(
