@@ -57,9 +57,9 @@ def jepa(
         raise WrongKindError(
             f"method={JEPA} trains patch tokens, and their mean are the features: say model.cls_layer=none"
         )
-    vit = backbone.as_vit() if isinstance(backbone, Timm) else backbone
+    vit: Any = backbone.as_vit() if isinstance(backbone, Timm) else backbone
     masks = BlockMasks(
-        vit.patch_embed.grid_size if isinstance(backbone, Timm) else backbone.grid,
+        vit.patch_embed.grid_size if isinstance(backbone, Timm) else vit.grid,
         targets=targets,
         target_scale=target_scale,
         target_aspect=target_aspect,
