@@ -32,7 +32,7 @@ from reglet.types import Scalar, Terms
 def unit_variance(p: float) -> float:
     """The sigma for which sigma g has variance 1.
 
-    >>> round(unit_variance(1.0) ** 2, 6), unit_variance(2.0)
+    >>> round(unit_variance(1.0) ** 2, 6), round(unit_variance(2.0), 6)
     (0.5, 1.0)
     """
     return float(p ** (-1 / p) * math.exp((math.lgamma(1 / p) - math.lgamma(3 / p)) / 2))
