@@ -177,7 +177,7 @@ def test_bad_parts() -> None:
         MaskedTokens(6, masks=MASKS, embedding=4)
     with pytest.raises(ValueError, match="multiple of heads=3 and of 4, got 14"):
         MaskedTokens(6, masks=MASKS, width=14, heads=3)
-    with pytest.raises(ValueError, match="is even"):
+    with pytest.raises(ValueError, match="must be even"):
         line_positions(3, width=3)
     with pytest.raises(ValueError, match="multiple of 4"):
         grid_positions((2, 2), width=6)
