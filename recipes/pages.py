@@ -39,8 +39,9 @@ than five seeds; with the seeds that 80 % power needs by the spread seen), *cann
 no effect could have shown). Claims on one table of a paper are corrected together (Holm). Dose is the regularizer's
 share of the gradient at the start, halfway and at the end of training. *Transcribed* lines are of an older design: they
 were carried over from the rounded tables in the recipes' headers, with the gates that could be read there, and wait for
-their runs; one goes when runs, of its recipe or of another, answer the same claim of the same table. The runs behind the others are in `recipes/runs/`; a command goes on from there. An *underpowered* claim is
-beyond two cores where the seeds it needs would take more than {budget} CPU minutes, or are more than 1,000."""
+their runs; one goes when runs, of its recipe or of another, answer the same claim of the same table. The runs behind
+the others are in `recipes/runs/`; a command goes on from there. An *underpowered* claim is beyond two cores where the
+seeds it needs would take more than {budget} CPU minutes, or are more than 1,000."""
 BUDGET = 240  # CPU minutes: two hours of two cores
 LEFT, WIDTH, ROW, LEAST, MOST = 470, 340, 20, -3.0, 4.0  # of the figure: pixels, and multiples of the printed effect
 
