@@ -1,8 +1,8 @@
 """Does it help?  Two configurations over the same seeds, data order and budget; differences with intervals, and costs.
 
-Every seed trains both arms.  What is random in a run is a function of its seed and step alone (see `reglet.train`), so
-a pair sees the same images in the same order and, where the arms share them, the same views and first weights.
-Finished runs in `out` are kept: a comparison that was interrupted goes on, and more seeds can be added later.
+Every seed trains both arms.  Randomness in a run depends only on its seed and step (see `reglet.train`).  So a pair
+sees the same images in the same order and, if the arms share them, the same views and first weights.  Finished runs in
+`out` are kept: an interrupted comparison continues, and more seeds can be added later.
 """
 
 import json
@@ -47,9 +47,9 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Comparison:
-    """scores: metric -> what the paired seeds say.
+    """scores: metric -> the paired comparison over seeds.
 
-    main: the metric that the verdict in the sentence stands on; None where there are no labels, and so no verdict.
+    main: the metric of the verdict in the sentence; None if there are no labels, and so no verdict.
     """
 
     scores: dict[str, Paired]
@@ -106,9 +106,9 @@ def compare(
 
 
 def settled(arms: dict[str, Config], parts: dict[str, Parts], out: Path, *, count: int) -> dict[str, Config]:
-    """Both arms with the same batch and epochs, where these were left open, and a line about what they will take.
+    """Both arms with the same batch and epochs, if these were left open, and a line about their cost.
 
-    What was found is kept in `out`, so that the comparison goes on with it after an interruption.
+    The values are kept in `out`, so that an interrupted comparison continues with them.
     """
     kept = json.loads((out / BUDGET).read_text()) if (out / BUDGET).exists() else {}
     opened = {key for key in ("batch", "epochs") if not getattr(arms["base"], key)}
@@ -140,7 +140,7 @@ def _say(arms: dict[str, Config], parts: dict[str, Parts], budgets: dict[str, Bu
 
 
 def sentence(pair: Paired, name: str) -> str:
-    """One that a person can act on.  It names the score, on test images, that the verdict stands on."""
+    """The verdict in words.  It names the score on test images that decides."""
     interval = f"{100 * pair.difference:+.2f} points ({100 * pair.low:+.2f} to {100 * pair.high:+.2f})"
     seen = f"{name} {interval} on test images, over {pair.seeds} seeds"
     if pair.verdict == "cannot be told":
@@ -157,7 +157,7 @@ def sentence(pair: Paired, name: str) -> str:
 
 
 def no_verdict(rank: Paired) -> str:
-    """What can be said without labels.  A collapsed encoder has a low rank, but so has one that knows its classes."""
+    """The sentence without labels.  A collapsed encoder has a low rank, but so has one that knows its classes."""
     interval = f"{rank.difference:+.2f} ({rank.low:+.2f} to {rank.high:+.2f})"
     return (
         f"No verdict: the data have no labels to score the features by. RankMe differs by {interval} over {rank.seeds} "
@@ -209,7 +209,7 @@ def _require_unchanged(out: Path, config: Config) -> None:
 
 @torch.no_grad()
 def score(folder: Path, parts: Parts, *, robust: bool = True, where: Compute = CPU) -> dict[str, float]:
-    """Of the encoder in `folder`, on the data of `parts`: what a probe reads from it, corrupted too, and its rank."""
+    """The scores of the encoder in `folder` on the data of `parts`: probes, also on corrupted images, and its rank."""
     encoder, preprocess, card = load_encoder(folder)
     test = parts.images if parts.test is None else parts.test
     x = extract(encoder, test, preprocess, compute=where)

@@ -1,9 +1,9 @@
-"""What a step of training costs, of one method beside another, measured in one interleaved run.
+"""What a training step of two methods costs, measured in one interleaved run.
 
-Time is a ratio of neighbours: A B A B ..., the median over rounds of B / A, because the machine may be shared and its
-speed may change from second to second.  FLOPs are counted by torch, of one forward and backward pass.  Memory is what
-the step holds (weights, gradients, the optimizer's state) and the peak of what it takes beside that: by CUDA's own
-counter, or on Linux by the kernel's mark of the process's largest resident memory.
+Steps take turns, A B A B ..., and the time is the median over rounds of B / A, because a shared machine may change its
+speed from second to second.  torch counts the FLOPs of one forward and backward pass.  Memory is what the step holds
+(weights, gradients, the optimizer's state) and the peak beside that, by CUDA's counter, or on Linux by the kernel's
+record of the process's largest resident memory.
 """
 
 import ctypes
@@ -52,7 +52,7 @@ class Ratio:
 
 
 def compare_costs(base: Config, candidate: Config, *, rounds: int = 12) -> tuple[Cost, Cost, Ratio]:
-    """The two arms step by step, taking turns.  Nothing is written."""
+    """The costs of two arms, whose steps take turns.  Nothing is written."""
     arms = {"base": _Arm(base), "candidate": _Arm(candidate)}
     for arm in arms.values():
         arm.step()

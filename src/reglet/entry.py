@@ -58,7 +58,7 @@ class AdaptedRun(TrainedRun):
 
 
 def adapt(data: str | Path, *, out: str | Path = "", shown: bool = True, **keys: Any) -> AdaptedRun:
-    """Go on from weights that somebody trained; keys as `reglet adapt` has them.
+    """Continue from given weights.  Keys are those of `reglet adapt`.
 
     >>> from tempfile import TemporaryDirectory
     >>> short = {"steps": 2, "batch": 16, "knn_every": 0, "shown": False}
@@ -80,7 +80,7 @@ def adapt(data: str | Path, *, out: str | Path = "", shown: bool = True, **keys:
 
 
 def train_classifier(data: str | Path, *, out: str | Path = "", shown: bool = True, **keys: Any) -> TrainedRun:
-    """Learn a classifier from images with labels; keys as `reglet train` has them.
+    """Learn a classifier from images with labels.  Keys are those of `reglet train`.
 
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as place:

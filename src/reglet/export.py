@@ -1,6 +1,6 @@
 """An encoder that loads without reglet: weights as safetensors, a card as JSON, and the code that loads them.
 
-The code on the card is run, on the file that was written, before anyone sees it.
+The code on the card is run on the written file before the export counts as done.
 """
 
 import json
@@ -35,7 +35,7 @@ PACKAGES = ("reglet", "torch", "numpy", "lightning-fabric", "safetensors", "timm
 
 
 class ExportError(RuntimeError):
-    """What was written is not what was trained."""
+    """The written encoder differs from the trained one."""
 
 
 def export(
@@ -113,7 +113,7 @@ def linear(weights: dict[str, Tensor]) -> nn.Linear:
 
 
 def of_checkpoint(weights: dict[str, Tensor], part: str) -> dict[str, Tensor]:
-    """Of a run's checkpoint the weights of a part of its method, those of the moving average where there is one."""
+    """The weights of a part of a run's method, from its checkpoint; of the moving average if there is one."""
     start = "ema.module." if any(key.startswith("ema.") for key in weights) else "method."
     while any(key.startswith(start + "method.") for key in weights):  # a wrapper, such as Regularized
         start += "method."
@@ -181,7 +181,7 @@ def _some(names: list[str], most: int = 8) -> str:
 
 
 def bare(backbone: nn.Module) -> nn.Module:
-    """The network as its author wrote it: what an adapter wraps, so that the keys are timm's or the user's own."""
+    """The network inside an adapter, so that the keys are timm's or the user's own."""
     return backbone.model if isinstance(backbone, Timm | Transformers | Adapter) else backbone
 
 
@@ -212,7 +212,7 @@ def snippet(backbone: nn.Module, *, file: str = ENCODER) -> str | None:
 
 
 def versions() -> dict[str, str]:
-    """Of Python and of every package that a run may depend on, where it is installed."""
+    """The versions of Python and of every installed package that a run may depend on."""
     found = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
@@ -223,9 +223,9 @@ def versions() -> dict[str, str]:
 
 
 def _prove(backbone: nn.Module, folder: Path, x: Tensor, *, fresh: Callable[[], nn.Module]) -> tuple[str, Json]:
-    """The code that loads the encoder, run, and how far its features are from the backbone's.
+    """The code that loads the encoder, and how far its features are from the backbone's.  The code is run here.
 
-    What is run names the file where it lies; what stands on the card names it as seen from beside it.
+    The code that is run has the full path of the file; the code on the card only its name.
     """
     code = snippet(backbone)
     try:

@@ -1,4 +1,4 @@
-"""Networks of our own: small ones for experiments, and the head that stands between an encoder and its loss."""
+"""Small networks for experiments, adapters for others, and the head between an encoder and its loss."""
 
 from reglet.backbones.adapter import Adapter as Adapter
 from reglet.backbones.build import build as build

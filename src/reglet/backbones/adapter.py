@@ -14,11 +14,11 @@ Pool = Literal["mean", "first"]
 
 
 class Adapter(nn.Module):
-    """A module that puts out vectors (n, d), tokens (n, t, d) or a map (n, c, h, w), alone or first in a tuple or dict.
+    """A module that returns vectors (n, d), tokens (n, t, d) or a map (n, c, h, w), alone or first in a tuple or dict.
 
-    size: side of a square image it takes, or (height, width), for the dry run that finds `dim`.
-    pool: of tokens, the mean, or the first one where that is a [CLS].
-    prefix: how many tokens stand before those of the grid, and are left out of the mean and of `tokens(x)`.
+    size: side of a square image, or (height, width), for the dry run that finds `dim`.
+    pool: "mean" of the tokens, or the first token if that is a [CLS].
+    prefix: the number of tokens before those of the grid.  They are left out of the mean and of `tokens(x)`.
 
     >>> net = Adapter(nn.Conv2d(3, 8, 3), size=16)
     >>> net.dim, net(torch.zeros(2, 3, 16, 16)).shape, net.tokens(torch.zeros(2, 3, 16, 16))[1]
@@ -63,7 +63,7 @@ class Adapter(nn.Module):
 
 
 def grid_of(tokens: int, *, image: Grid) -> Grid:
-    """The grid with so many cells and the proportions of the image."""
+    """The grid with this number of cells and the proportions of the image."""
     h = round((tokens * image[0] / image[1]) ** 0.5)
     if h < 1 or tokens % h or h * image[1] != tokens // h * image[0]:
         raise ValueError(
@@ -74,7 +74,7 @@ def grid_of(tokens: int, *, image: Grid) -> Grid:
 
 
 def pooled_width(model: nn.Module, *, size: int | Grid, in_channels: int) -> int:
-    """The width of what `model` makes of an image: run once in eval mode, which leaves no trace."""
+    """The width of the model's output for an image.  The model is run once in eval mode, which leaves no trace."""
     modes = {module: module.training for module in model.modules()}
     like = next(model.parameters(), torch.zeros(()))
     height, width = (size, size) if isinstance(size, int) else size

@@ -43,8 +43,8 @@ def build(
 ) -> nn.Module:
     """The backbone called `name`, for images of `size`: one of `NAMES`, "timm/NAME" or "hf/NAME".
 
-    Below 64 px ResNets have the stem that keeps the grid.  patch and cls_layer are our ViTs', drop_path theirs and
-    timm's, pretrained timm's and transformers'.  hf/NAME is a name on the Hugging Face Hub, or a folder.
+    Below 64 px ResNets have a stem that keeps the grid.  patch and cls_layer are for our ViTs, drop_path for these and
+    timm, pretrained for timm and transformers.  hf/NAME is a name on the Hugging Face Hub, or a folder.
     cls_layer=None with a ViT of timm: its features are the mean of the patch tokens.
 
     >>> build("vit_tiny", size=32).dim, build("resnet18", size=32).stem

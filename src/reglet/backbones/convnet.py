@@ -11,8 +11,8 @@ from reglet.backbones.protocol import Grid, map_tokens
 class ConvNet(nn.Module):
     """Stages of `depth` convolutions (3 x 3, batch norm, ReLU), each stage at half the resolution of the one before.
 
-    Gives the last stage's map averaged over its positions, (n, dim); `.forward_map(x)` gives the map.
-    `stride` is the first stage's: 2 saves most of the time and, on 32 px, little else.
+    The output is the last stage's map averaged over its positions, (n, dim); `.forward_map(x)` gives the map.
+    stride: of the first stage; 2 saves most of the time.
 
     >>> import torch
     >>> net = ConvNet(widths=(32, 64, 128), depth=2, stride=2)

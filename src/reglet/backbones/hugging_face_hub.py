@@ -1,4 +1,4 @@
-"""Whether weights of the Hugging Face Hub are on this machine, or can be had."""
+"""Whether weights of the Hugging Face Hub are on this machine, or can be downloaded."""
 
 import os
 import socket
@@ -15,7 +15,7 @@ def in_cache(repository: str, *files: str) -> bool:
 
 
 def reachable() -> bool:
-    """Whether the hub answers.  Behind a proxy that is not known before one tries.
+    """Whether the hub answers.  Behind a proxy this cannot be known, and counts as yes.
 
     The libraries themselves try for a minute before they give up.
     """

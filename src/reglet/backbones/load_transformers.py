@@ -1,4 +1,4 @@
-"""transformers' vision models by name or from a folder: checked that every weight is there."""
+"""transformers' vision models by name or from a folder, with a check that no weight is missing."""
 
 import json
 from collections.abc import Iterator
@@ -73,7 +73,7 @@ def _import(name: str) -> Any:
 
 
 def _fetch(name: str, load: Any, **options: Any) -> Any:
-    """From the folder or the cache, and only where it is in neither, from the network."""
+    """From the folder or the cache; from the network only if it is in neither."""
     for alone in (True, False):
         if not alone and (Path(name).exists() or not reachable()):
             break
@@ -121,7 +121,7 @@ def _not_there(name: str, error: Exception) -> str:
 
 
 def _require_whole(name: str, model: Any, info: dict[str, Any]) -> None:
-    """An error where weights are missing, or where a part of the model has more of them than it takes."""
+    """Raise if weights are missing, or if there are more than a part of the model takes."""
     missing = [key for key in info["missing_keys"] if "pooler.dense" not in key]
     parts = {child for child, _ in model.named_children()}
     prefix = f"{model.base_model_prefix}."
@@ -138,7 +138,7 @@ def _require_whole(name: str, model: Any, info: dict[str, Any]) -> None:
 
 @contextmanager
 def _quiet(transformers: Any) -> Iterator[None]:
-    """Without transformers' own lines: what they report is checked here."""
+    """Silences transformers, whose reports are checked here."""
     log = transformers.utils.logging
     before, bars = log.get_verbosity(), log.is_progress_bar_enabled()
     log.set_verbosity_error()

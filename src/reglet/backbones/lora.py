@@ -1,4 +1,4 @@
-"""Low-rank updates in place of training all weights: LoRA, by the peft library.
+"""LoRA by the peft library: low-rank updates are trained in place of all weights.
 
     W x  becomes  W x + (alpha / rank) B A x,    A: (rank, in), B: (out, rank), B = 0 at the start
 
@@ -13,9 +13,9 @@ from torch import nn
 
 
 def add_lora(backbone: nn.Module, rank: int, *, inside: Sequence[str] | None = None) -> None:
-    """Low-rank updates on every linear layer; on the plain convolutions of a network that has none.  The rest freezes.
+    """Adds low-rank updates to every linear layer, or to the plain convolutions if there are none.  The rest is frozen.
 
-    inside: names of the blocks that get them; all, if not given.
+    inside: names of the blocks that get updates; by default all.
 
     >>> from reglet.backbones import vit_mini
     >>> net = vit_mini(size=16)
@@ -37,7 +37,7 @@ def add_lora(backbone: nn.Module, rank: int, *, inside: Sequence[str] | None = N
 
 
 def merge_lora(backbone: nn.Module) -> None:
-    """Every update becomes a part of the weight that it updates: the network is a plain one again.
+    """Merges every update into its weight.  The network is then a plain one again.
 
     >>> import torch
     >>> from reglet.backbones import vit_mini

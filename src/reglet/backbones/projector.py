@@ -1,4 +1,4 @@
-"""The head between an encoder and its loss, thrown away after training."""
+"""The head between an encoder and its loss.  It is not needed after training."""
 
 from collections.abc import Callable, Sequence
 
@@ -8,7 +8,7 @@ from torch import nn
 def projector(
     dim: int, *, widths: Sequence[int] = (2048, 2048, 256), activation: Callable[[], nn.Module] = nn.ReLU
 ) -> nn.Sequential:
-    """Linear - BN - act for every width but the last, which is a bare Linear: no norm on what the loss sees.
+    """Linear - BN - act for every width except the last, which is Linear only.
 
     The default is VISReg's: ReLU for its small networks, `activation=nn.GELU` for ViT-B and ViT-L.
 

@@ -1,4 +1,4 @@
-"""What the rest of the library asks of a backbone."""
+"""The interface of a backbone."""
 
 from typing import Protocol, runtime_checkable
 
@@ -10,7 +10,7 @@ Grid = tuple[int, int]  # rows and columns of a token map
 
 @runtime_checkable
 class Backbone(Protocol):
-    """Images to pooled features of width `dim`.
+    """A network from images to pooled features of width `dim`.
 
     >>> from reglet.backbones import ConvNet
     >>> isinstance(ConvNet(), Backbone), ConvNet().dim
@@ -24,7 +24,7 @@ class Backbone(Protocol):
 
 @runtime_checkable
 class Tokens(Protocol):
-    """A backbone that can also show what it has at each place: tokens in row-major order, and their grid.
+    """A backbone that also gives its tokens, row by row, and their grid.
 
     >>> import torch
     >>> from reglet.backbones import vit_mini

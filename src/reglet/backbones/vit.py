@@ -1,9 +1,9 @@
 """Vision transformers.  Dosovitskiy et al., ICLR 2021, arXiv:2010.11929.
 
-Parameters carry timm's names (`patch_embed.proj`, `blocks.0.attn.qkv`, `norm`, `pos_embed`, `cls_token`), so that with
-[CLS] at the input or without it state_dicts go to and from timm's models of the same shape.  A late [CLS] (the paper on
-soft equivariance, SER) is ours alone: patch tokens get position embeddings and pass the first blocks by themselves, so
-that what is learned there stays a map.
+Parameters have timm's names (`patch_embed.proj`, `blocks.0.attn.qkv`, `norm`, `pos_embed`, `cls_token`).  So
+state_dicts fit timm's models of the same shape, with [CLS] at the input or without it.  A late [CLS] (from SER, soft
+equivariance) is not in timm: patch tokens have position embeddings and pass the first blocks alone, so that these learn
+a map.
 """
 
 from typing import cast
@@ -30,7 +30,7 @@ class PatchEmbed(nn.Module):
 
 
 class Attention(nn.Module):
-    """causal: a token sees itself and those before it."""
+    """causal: a token sees only itself and the tokens before it."""
 
     def __init__(self, dim: int, *, heads: int, causal: bool = False) -> None:
         super().__init__()
@@ -91,14 +91,14 @@ class Block(nn.Module):
 
 
 class ViT(nn.Module):
-    """Images -> features (n, dim): [CLS] of the last layer, or where there is none the mean of the patch tokens.
+    """Images -> features (n, dim): [CLS] of the last layer, or the mean of the patch tokens if there is no [CLS].
 
-    size: of the images that position embeddings are made for, square or (height, width).  For other sizes, which need
-        only be multiples of the patch, they are interpolated (bicubic, antialiased, as timm does).
+    size: image size of the position embeddings, square or (height, width).  For other sizes, which must be multiples of
+        the patch, they are interpolated (bicubic, antialiased, as in timm).
     patch: None takes 16 from 128 px on, 8 from 64 px on, and 4 below.
-    cls_layer: the block before which [CLS] joins.  0: at the input, with a position embedding of its own, as in timm.
-        Later: without one.  None: there is no [CLS].
-    drop_path: rate of the last block, from 0 at the first in equal steps.
+    cls_layer: the block before which [CLS] joins.  0: at the input, with its own position embedding, as in timm.  Later
+        blocks: without one.  None: there is no [CLS].
+    drop_path: rate of the last block.  It rises from 0 at the first block in equal steps.
 
     >>> vit = vit_mini(size=32)
     >>> vit(torch.zeros(2, 3, 32, 32)).shape, vit.tokens(torch.zeros(2, 3, 32, 48))[1]
@@ -142,7 +142,7 @@ class ViT(nn.Module):
         self._initialize()
 
     def _initialize(self) -> None:
-        """timm's: linear maps and positions normal with std 0.02, patches as torch has them."""
+        """As timm: linear maps and positions are normal with std 0.02, patches have torch's default."""
         for m in self.modules():
             if isinstance(m, nn.Linear):
                 nn.init.trunc_normal_(m.weight, std=0.02)
@@ -161,9 +161,9 @@ class ViT(nn.Module):
         return (y if self.cls_token is None else y[:, 1:]), grid
 
     def visible(self, x: Float[Tensor, "n c h w"], places: Int64[Tensor, "n k"]) -> Float[Tensor, "n k d"]:
-        """The tokens of an image of which only the patches at `places` are seen, numbered row by row."""
+        """The tokens of an image if only the patches at `places`, counted row by row, are seen."""
         if self.cls_token is not None:
-            raise WrongKindError("of masked images a ViT has patch tokens only: make it with cls_layer=None")
+            raise WrongKindError("masked images need a ViT without [CLS]: make it with cls_layer=None")
         y, _ = self._patches(x)
         y = y.gather(1, places[:, :, None].expand(-1, -1, y.shape[2]))
         for block in self.blocks:
@@ -182,7 +182,7 @@ class ViT(nn.Module):
         return self.norm(y), grid
 
     def _patches(self, x: Float[Tensor, "n c h w"]) -> tuple[Float[Tensor, "n t d"], Grid]:
-        """With their positions, as the first block sees them."""
+        """The patches with their positions, as the first block sees them."""
         if x.shape[2] % self.patch or x.shape[3] % self.patch:
             raise ValueError(
                 f"height and width must be multiples of the patch, {self.patch}; got {x.shape[2]} x {x.shape[3]}"
@@ -196,7 +196,7 @@ class ViT(nn.Module):
 def interpolated(
     positions: Float[Tensor, "1 t d"], old: Grid, new: Grid, *, prefix: int = 0
 ) -> Float[Tensor, "1 t2 d"]:
-    """Position embeddings of the grid `old`, resized to `new`; the first `prefix` belong to no patch and stay."""
+    """Position embeddings, resized from the grid `old` to `new`.  The first `prefix`, which have no patch, stay."""
     if old == new:
         return positions
     own, patches = positions[:, :prefix], positions[:, prefix:]

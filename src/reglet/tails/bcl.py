@@ -17,13 +17,13 @@ from reglet.types import Scalar, Terms, total
 def balanced_contrast(
     u: Float[Tensor, "v n d"], y: Int[Tensor, "n"], prototypes: Float[Tensor, "k d"], *, temperature: float = 0.1
 ) -> Scalar:
-    """Supervised contrast in which every class weighs the same in the denominator, and is there by its prototype.
+    """Supervised contrast.  In the denominator every class has the same weight, and at least its prototype.
 
         - mean_i mean_{p in P(i)} log( exp(u_i.u_p / T) / sum_c mean_{k in A_c \\ i} exp(u_i.u_k / T) )
 
     A_c are the embeddings of class c, all views, and its prototype; P(i) = A_{y_i} \\ i.  All rows are normalized here.
-    As in the authors' code the anchor is left out of its own class's mean; the paper's equation 5 divides by its whole
-    size.
+    As in the authors' code, the mean over the anchor's own class leaves the anchor out.  The paper's equation 5 divides
+    by the size of the whole class.
 
     >>> u, y = torch.randn(2, 6, 4), torch.tensor([0, 0, 0, 0, 1, 1])
     >>> balanced_contrast(u, y, prototypes=torch.randn(2, 4)).shape
@@ -52,15 +52,15 @@ def balanced_contrast(
 
 
 def normalized(rows: Float[Tensor, "n d"]) -> Float[Tensor, "n d"]:
-    """Rows of length 1.  Large ones are made smaller first: their squares would overflow."""
+    """Rows of length 1.  Large rows are scaled down first, because their squares would overflow."""
     return F.normalize(rows / rows.detach().abs().amax(1, keepdim=True).clamp_min(1), dim=1)
 
 
 class BCL(Scheduled, nn.Module):
     """cross_entropy CE(logits + log pi, y) + contrast balanced_contrast(u, y, prototypes).
 
-    The authors classify one view and contrast two others; their prototypes are the classifier's weights after a small
-    net of their own, `prototypes = mlp(head.weight)`, and u is the latents after another.
+    The authors classify one view and contrast two others.  Their prototypes are the classifier's weights after a small
+    net, `prototypes = mlp(head.weight)`, and u are the latents after another.
 
     cross_entropy, contrast: the weights, the paper's alpha and beta; each may be a schedule.  1, 0.35 and the
         temperature of 0.1 are the defaults of the authors' code.

@@ -16,12 +16,12 @@ from reglet.types import Scalar
 
 
 class LogitAdjustment(nn.Module):
-    """CE(logits + tau log pi, y),  pi_c = n_c / sum n.  Plain logits at test.
+    """CE(logits + tau log pi, y),  pi_c = n_c / sum n.  At test the logits are not adjusted.
 
     counts: training samples of each class.
     y: class indices, or rows of probabilities.
 
-    `adjust` is the first half alone, for LatentDR and the other latent losses (`criterion=`).  `post_hoc` is the
+    `adjust` only changes the logits, for LatentDR and the other latent losses (`criterion=`).  `post_hoc` is the
     paper's other way: train with plain cross-entropy and subtract tau log pi at test.
 
     >>> LogitAdjustment([90, 10])(torch.zeros(1, 2), torch.tensor([1]))
@@ -75,7 +75,7 @@ def _checked(counts: Sequence[int] | Tensor) -> Tensor:
 
 
 class BalancedSoftmax(LogitAdjustment):
-    """CE(logits + log n_c, y): logit adjustment with tau = 1, whose constant log sum n the softmax does not see.
+    """CE(logits + log n_c, y): logit adjustment with tau = 1, because the softmax ignores the constant log sum n.
 
     >>> logits, y = torch.zeros(1, 2), torch.tensor([0])
     >>> round(BalancedSoftmax([90, 10])(logits, y).item(), 4)  # -log 0.9
