@@ -31,7 +31,7 @@ from dataclasses import dataclass
 from statistics import mean, stdev
 from typing import Literal
 
-Told = Literal["helps", "hurts", "cannot be told", "none"]
+PairedVerdict = Literal["helps", "hurts", "cannot be told", "none"]
 LEVEL, POWER = 0.05, 0.8
 LEAST = 4  # seeds that decide something
 MOST_SEEDS = 1_000
@@ -121,7 +121,7 @@ class Paired:
     p: float
     seeds: int
     seeds_needed: int | None
-    verdict: Told
+    verdict: PairedVerdict
 
 
 def paired(base: Sequence[float], candidate: Sequence[float], *, larger_is_better: bool | None = True) -> Paired:
@@ -136,7 +136,7 @@ def paired(base: Sequence[float], candidate: Sequence[float], *, larger_is_bette
     if len(base) != len(candidate) or not base:
         raise ValueError(f"a pair of scores for each seed is needed, got {len(base)} and {len(candidate)}")
     d = interval([b - a for a, b in zip(base, candidate, strict=True)])
-    told: Told = "none" if larger_is_better is None else "cannot be told"
+    told: PairedVerdict = "none" if larger_is_better is None else "cannot be told"
     if told != "none" and d.n >= LEAST and (d.low > 0 or d.high < 0):
         told = "helps" if (d.low > 0) == larger_is_better else "hurts"
     means = mean(base), mean(candidate), d.mean

@@ -78,7 +78,7 @@ class DenseBlock(nn.Module):
         return y
 
 
-class Residual(nn.Module):
+class FrequencyResidual(nn.Module):
     """Two 3 x 3 convolutions and the input added.  stride: of the frequencies; frames are kept."""
 
     def __init__(self, width: int, *, stride: int) -> None:
@@ -102,7 +102,7 @@ class FrontEnd(nn.Module):
         self.stem = conv(1, width)
         self.stages = nn.Sequential(
             *(
-                nn.Sequential(*(Residual(width, stride=1 if i else 2) for i in range(depth)))
+                nn.Sequential(*(FrequencyResidual(width, stride=1 if i else 2) for i in range(depth)))
                 if depth
                 else nn.Sequential(*strided(width, size=3, stride=2), nn.ReLU())
                 for depth in depths
