@@ -6,7 +6,7 @@
 # # Is it collapsing?
 #
 # A self-supervised loss can become small in a useless way: all embeddings become equal. This notebook trains the same
-# small network three times, once with nothing against collapse, and looks at what happens.
+# small network three times. One run has nothing against collapse.
 
 # %%
 import matplotlib.pyplot as plt
@@ -56,7 +56,7 @@ runs = {
 }
 
 # %% [markdown]
-# By the loss alone, the first run looks best: it goes to zero. The spread of its embeddings goes with it.
+# By the loss alone, the first run looks best: its loss goes to zero. But so does the spread of its embeddings.
 
 # %%
 figure, (left, right) = plt.subplots(1, 2, figsize=(9, 3))
@@ -73,8 +73,8 @@ for name, (z, _, _) in runs.items():
     print(f"{name:18} spread {feature_std(z).mean():.3f}   RankMe {rankme(z):.1f} of {z.shape[1]}")
 
 # %% [markdown]
-# RankMe alone does not see it: a cloud that shrinks keeps its shape. So look at both, spread and rank. The spectrum of
-# the covariance says how many directions are used, and how much each.
+# RankMe alone does not see this, because a cloud that shrinks keeps its shape. So look at both spread and rank. The
+# spectrum of the covariance shows how many directions are used, and how much each.
 
 # %%
 for name, (z, _, _) in runs.items():
@@ -86,10 +86,10 @@ plt.ylabel("variance, relative to the largest")
 plt.show()
 
 # %% [markdown]
-# ## What a loss can still do when it has collapsed
+# ## Can a loss undo a collapse?
 #
-# Near collapse some losses send no gradient: they cannot repair what has happened. Take embeddings that are nearly
-# equal, and look at the size of the gradient per sample.
+# Near collapse some losses send hardly any gradient, so they cannot repair it. Here we take embeddings that are nearly
+# equal, and print the size of the gradient per sample.
 
 # %%
 for criterion in (reglet.VISReg(slices=256), reglet.SIGReg(slices=256), reglet.SWD(slices=256)):
@@ -102,5 +102,5 @@ for criterion in (reglet.VISReg(slices=256), reglet.SIGReg(slices=256), reglet.S
     print(f"{type(criterion).__name__:8}", "  ".join(f"{value:9.2e}" for value in row))
 
 # %% [markdown]
-# On the command line, `reglet doctor runs/a` looks at all of this and more, and gives a verdict and an exit code: see
-# [my embeddings collapse](../collapse.md).
+# On the command line, `reglet doctor runs/a` checks all of this and more. It gives a verdict and an exit code: see
+# [something is wrong](../collapse.md).

@@ -103,8 +103,8 @@ print(f"random weights {100 * score(encoder()):.1f} %, after 250 steps {100 * sc
 # %% [markdown]
 # ## A penalty on hidden blocks
 #
-# `attach` finds blocks by name and adds nothing to your network. SIM asks that the input of a block can be
-# reconstructed from its output. Its heads are trained with your parameters, and `remove` takes everything away.
+# `attach` finds blocks by name and does not change your network. SIM asks each block to keep its input recoverable
+# from its output. Its heads are trained with your parameters. `remove` takes everything away.
 
 # %%
 classifier = nn.Sequential(encoder(), nn.Linear(128, 10))

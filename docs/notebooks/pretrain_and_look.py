@@ -5,8 +5,9 @@
 # %% [markdown]
 # # Pretrain and look
 #
-# An encoder is pretrained on images without labels. Then we look at what it has learned: a probe, a map of its
-# features, the spectrum. The images are the digits inside scikit-learn; for your own, write `data="photos/"`.
+# This notebook pretrains an encoder on images without labels. Then it looks at what the encoder has learned, by probes
+# and a map of its features. The images are the digits inside scikit-learn. For your own, write `"photos/"` in place of
+# `"digits"`.
 
 # %%
 import tempfile
@@ -15,17 +16,26 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import torch
 
-from reglet.engine.config import from_flat
-from reglet.train import run
+import reglet
 
 folder = Path(tempfile.mkdtemp()) / "run"
-settings = {"data": "digits", "model": "convnet_deep", "method": "visreg", "views": "digits-strong", "epochs": 8}
-settings |= {"batch": 64, "lr": 3e-3, "projector": "512-512-32", "loss.lam": 0.6, "loss.slices": 256}
-result = run(from_flat({"command": "pretrain", "out": str(folder), **settings}), shown=False)
+run = reglet.pretrain(
+    "digits",
+    model="convnet_deep",
+    method="visreg",
+    views="digits-strong",
+    epochs=8,
+    batch=64,
+    lr=3e-3,
+    projector="512-512-32",
+    options={"loss.lam": 0.6, "loss.slices": 256},
+    out=folder,
+    shown=False,
+)
 print(sorted(p.name for p in folder.iterdir()))
 
 # %% [markdown]
-# The run has left its configuration, its numbers, a checkpoint, and an encoder with a card. Here is the loss over time.
+# The run wrote its configuration, its numbers, a checkpoint, and an encoder with a card. Here is the loss over time.
 
 # %%
 import json
@@ -41,7 +51,7 @@ plt.show()
 # %% [markdown]
 # ## How good are the features?
 #
-# `evaluate_run` is what `reglet eval` does: features once, then probes.
+# `evaluate_run` does what `reglet eval` does: it computes the features once, then trains probes on them.
 
 # %%
 from reglet.evaluate import evaluate_run
@@ -55,7 +65,7 @@ print(f"RankMe {found.representation['rankme']:.1f}")
 # %% [markdown]
 # ## A map of the features
 #
-# Every point is a test image. Colours are the labels, which the encoder has never seen.
+# Every point is a test image. Colours are labels, which the encoder has never seen.
 
 # %%
 from reglet.data import load_pair
@@ -75,8 +85,8 @@ plt.show()
 # %% [markdown]
 # ## Take it elsewhere
 #
-# The card has the code that loads the encoder without reglet. It was run, and its features compared, before it was
-# written.
+# The card has the code that loads the encoder without reglet. Before the card was written, this code was run and its
+# features were compared with the encoder's.
 
 # %%
 print(card["load"][:400])
