@@ -14,8 +14,7 @@ from reglet.report.across import Difference
 from reglet.report.figures import across, embedding, geometry, robustness, training
 from reglet.report.figures.style import colour, plain, symbol
 from reglet.report.gather import RunData, gather
-from reglet.report.gather.embedding import Embedding
-from reglet.report.gather.latents import Latents
+from reglet.report.gather.embedding import Embedding, Latents
 from reglet.report.gather.training import Curve, Look, Training
 from reglet.report.reference import healthy
 

@@ -1,8 +1,7 @@
 """The embedding map: points by class or by domain, at their t-SNE or PCA places."""
 
 from reglet.report.figures.style import LINE, SOFT, Figure, Json, colour, layout, numbers, plain, symbol
-from reglet.report.gather.embedding import Embedding, Points
-from reglet.report.gather.latents import Latents
+from reglet.report.gather.embedding import Embedding, Latents, Points
 
 SVG = 1500  # points up to which SVG is smooth; above, WebGL
 

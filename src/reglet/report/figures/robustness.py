@@ -1,8 +1,7 @@
 """What changes of the image do: equivariance by layer and transform, accuracy by corruption and severity."""
 
 from reglet.report.figures.style import SOFT, Figure, Json, colour, dash, heat_map, layout, numbers, plain
-from reglet.report.gather.equivariance import Equivariance
-from reglet.report.gather.robustness import CorruptionTable
+from reglet.report.gather.robustness import CorruptionTable, Equivariance
 
 
 def by_layer(found: Equivariance) -> Figure:

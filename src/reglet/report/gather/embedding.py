@@ -1,4 +1,4 @@
-"""Features in the plane, with the images they are of, and the neighbours of each."""
+"""Features in the plane, with their images and the neighbours of each; and the latents of LatentDR in the plane."""
 
 from dataclasses import dataclass
 
@@ -9,9 +9,12 @@ from torch import Tensor
 from reglet.data import Images, Part
 from reglet.diagnostics import nearest, tsne
 from reglet.evaluate.features_file import FeatureRows
+from reglet.latent import LatentDR
 from reglet.report.gather.missing import Missing, attempt
+from reglet.report.gather.source import Source
 
 NEIGHBOURS = 8
+LATENTS = 200  # test images whose latents are shown
 Points = Float[Tensor, "n 2"]
 
 
@@ -90,3 +93,36 @@ def principal(z: Float[Tensor, "n d"]) -> Points:
     axes = torch.nn.functional.pad(axes, (0, 0, 0, max(0, 2 - len(axes))))[:2]
     largest = axes.gather(1, axes.abs().argmax(1, keepdim=True))
     return (centred @ (axes * largest.sign()).T).float()
+
+
+@dataclass(frozen=True)
+class Latents:
+    """maps: name of the projection -> places of z, z_d and, where there is a restoration, z_r, in one plane.
+
+    labels: of each, where known.
+    """
+
+    maps: dict[str, dict[str, Points]]
+    labels: list[int] | None
+    classes: list[str] | None
+
+
+def latent_dr(source: Source) -> LatentDR | None:
+    modules = source.method.modules() if source.method is not None else ()
+    return next((m for m in modules if isinstance(m, LatentDR)), None)
+
+
+@torch.no_grad()
+def latents(source: Source, dr: LatentDR, x: Float[Tensor, "n d"]) -> Latents:
+    """In evaluation mode, of up to LATENTS test images as one batch.  x: features of all test images."""
+    index = some(source.test, LATENTS)
+    dr.cpu().eval()
+    z = x[index]
+    z_d = dr.degrade(z)
+    kinds: dict[str, Tensor] = {"latent": z, "degraded": z_d}
+    if dr.restoration is not None:
+        kinds["restored"] = dr.restore(z_d, z)
+    planar, _ = planes(torch.cat(list(kinds.values())))
+    maps = {name: dict(zip(kinds, places.split(len(z)), strict=True)) for name, places in planar.items()}
+    known = source.test.labels
+    return Latents(maps, None if known is None else known[index].tolist(), source.test.classes)

@@ -1,4 +1,7 @@
-"""Accuracy under corruption: robust.json where the run has one that is fresh, else a coarse look."""
+"""What changes of the image do: SER's equivariance score by layer and transform, and accuracy under corruption.
+
+Accuracy comes from robust.json if the run has one that is up to date, otherwise from a coarse measurement.
+"""
 
 import json
 from dataclasses import dataclass
@@ -10,16 +13,50 @@ from jaxtyping import Float
 from torch import Tensor
 
 from reglet.data import Part
+from reglet.diagnostics import equivariance as score
+from reglet.diagnostics import standard_transforms
 from reglet.diagnostics.robustness import robustness as measure
+from reglet.diagnostics.transforms import FLIP, ROTATIONS
 from reglet.evaluate.labelled import labels_of
 from reglet.evaluate.robust import REPORT, STRENGTH
 from reglet.export import ENCODER
 from reglet.probes.linear import logistic_regression
 from reglet.probes.standard import Standard
 from reglet.report.gather.embedding import some
+from reglet.report.gather.layers import layers_of, patch_of
+from reglet.report.gather.missing import Missing, attempt
 from reglet.report.gather.source import Source, encode
 
+EQUIVARIANCE_IMAGES = 64
 SEVERITIES = (1, 3, 5)
+
+
+@dataclass(frozen=True)
+class Equivariance:
+    """layers -> transforms -> centred cosine, and the same of tokens whose places were shuffled."""
+
+    images: int
+    layers: list[str]
+    transforms: list[str]
+    score: list[list[float]]
+    floor: list[list[float]]
+
+
+def equivariance(source: Source) -> Equivariance:
+    index = torch.arange(min(EQUIVARIANCE_IMAGES, len(source.test)))
+    x = source.preprocess(source.test.batch(index))
+    layers, every = layers_of(source.encoder), standard_transforms(multiple=patch_of(source.encoder) or 1)
+    found = attempt(lambda: score(layers, x, transforms=every))
+    if isinstance(found, Missing):  # an encoder for one size alone: what keeps the size
+        found = score(layers, x, transforms=ROTATIONS | FLIP)
+    names = list(next(iter(found.values())))
+    return Equivariance(
+        len(index),
+        list(found),
+        names,
+        [[row[name].centred for name in names] for row in found.values()],
+        [[row[name].centred_floor for name in names] for row in found.values()],
+    )
 
 
 @dataclass(frozen=True)

@@ -13,15 +13,13 @@ from reglet.evaluate.examine import examine
 from reglet.evaluate.labelled import at_most
 from reglet.export import CARD
 from reglet.report.gather.cost import RunCost, cost
-from reglet.report.gather.embedding import Embedding, embedding
-from reglet.report.gather.equivariance import Equivariance, equivariance
+from reglet.report.gather.embedding import Embedding, Latents, embedding, latent_dr, latents
 from reglet.report.gather.geometry import Geometry, geometry
-from reglet.report.gather.latents import Latents, latent_dr, latents
 from reglet.report.gather.maps import Maps, maps
 from reglet.report.gather.missing import Missing, attempt
 from reglet.report.gather.probing import Probes, beside, probe
 from reglet.report.gather.repeat import Repeat, read_stored, repeat
-from reglet.report.gather.robustness import CorruptionTable, robustness
+from reglet.report.gather.robustness import CorruptionTable, Equivariance, equivariance, robustness
 from reglet.report.gather.source import Source, open_source
 from reglet.report.gather.training import Training, training
 
