@@ -34,11 +34,34 @@ def test_a_log_names_what_is_slow_and_is_never_silent(soon: None, capsys: pytest
     with progress.shown(), progress.work("runs", total=4) as runs:
         runs.advance()
         with progress.work("t-SNE") as work:
-            wait_for(r"^runs 1/4: t-SNE\n", capsys)
+            wait_for(r"^runs 1/4, \d+ s left: t-SNE\n", capsys)
             work.note("round 2")
-            wait_for(r"runs 1/4: t-SNE  round 2, \d+ s\n", capsys)  # after the silence, though nothing advanced
+            wait_for(
+                r"runs 1/4, \d+ s left: t-SNE  round 2, \d+ s\n", capsys
+            )  # after the silence, though nothing advanced
         progress.line("one run is there")
         assert capsys.readouterr().err.endswith("one run is there\n")
+
+
+def test_a_log_says_early_how_long_many_pieces_take(capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.shown(), progress.work("runs", total=12), progress.work("training", total=300) as training:
+        time.sleep(0.3)
+        training.advance(2)
+        time.sleep(0.6)
+        assert capsys.readouterr().err == ""  # too early: the first steps are slow
+        training.advance(1)
+        wait_for(r"runs 0/12, \d+ min \d+ s left: training 3/300, \d+ min \d+ s left\n", capsys)
+
+
+def test_what_is_left_counts_the_piece_under_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: 0.0)
+    runs, training = progress.Work("runs", 4), progress.Work("training", 10)
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: 30.0)
+    assert runs.left(training) == ""
+    training.advance(5)
+    assert runs.left(training) == ", 3 min 30 s left"  # 30 s for an eighth
+    runs.advance(1)
+    assert runs.left() == ", 1 min 30 s left"
 
 
 def test_a_library_call_is_silent(soon: None, capsys: pytest.CaptureFixture[str]) -> None:

@@ -8,7 +8,7 @@
         progress.line("a sentence, above the bar")
 
 Everything goes to stderr.  In a log, a thread prints the name of a piece of work after a second, and again after every
-30 s without a line.
+30 s without a line.  Of many pieces it soon says how long all of them will take.
 """
 
 import os
@@ -17,10 +17,12 @@ import threading
 import time
 from collections.abc import Iterable, Iterator, Sized
 from contextlib import contextmanager
+from itertools import pairwise
 from typing import Any, TypeVar
 
 T = TypeVar("T")
 SLOW, QUIET = 1.0, 30.0  # seconds until work is shown, and between the lines of a log
+STEADY = 3  # parts of the first piece of many after which a log says how long all of them take
 
 
 class Work:
@@ -45,12 +47,17 @@ class Work:
         count = f" {self.done}" if self.done else ""
         return self.name + (count if self.total is None else f" {self.done}/{self.total}")
 
-    def left(self) -> str:
-        """The time that is left, if it is known."""
-        if self.total is None or self.done <= self.first:
+    def left(self, inside: "Work | None" = None) -> str:
+        """The time that is left, if it is known.
+
+        inside: the piece of this work that is under way.  What is done of it counts.
+        """
+        part = inside.done / inside.total if inside is not None and inside.total else 0.0
+        done = self.done + part
+        if self.total is None or done <= self.first:
             return ""
         passed = time.perf_counter() - self.since
-        return f", {duration(passed / (self.done - self.first) * (self.total - self.done))} left"
+        return f", {duration(passed / (done - self.first) * (self.total - done))} left"
 
 
 def duration(seconds: float) -> str:
@@ -91,6 +98,7 @@ class Lines(Screen):
     def __init__(self) -> None:
         super().__init__()
         self.said, self.named = time.perf_counter(), set[int]()
+        self.foreseen = 0  # the work of which the time that it takes was said
         self.closed = threading.Event()
         self.thread = threading.Thread(target=self._watch, daemon=True)
         self.thread.start()
@@ -107,10 +115,15 @@ class Lines(Screen):
     def _look(self, stack: list[Work]) -> None:
         now, work = time.perf_counter(), stack[-1]
         unknown = id(work) not in self.named and now - work.since > SLOW
-        if unknown or now - self.said > QUIET:
+        whole = stack[0]
+        foreseen = len(stack) > 1 and bool(whole.left(stack[1])) and stack[1].done >= STEADY
+        if unknown or now - self.said > QUIET or (foreseen and self.foreseen != id(whole)):
             self.named.update(map(id, stack))
+            if foreseen:
+                self.foreseen = id(whole)
+            around = [f"{outer}{outer.left(inner)}: " for outer, inner in pairwise(stack)]
             after = f", {duration(now - work.since)}" if now - work.since > QUIET else ""
-            self.line(": ".join(map(str, stack)) + (f"  {work.text}" if work.text else "") + after + work.left())
+            self.line("".join(around) + str(work) + (f"  {work.text}" if work.text else "") + after + work.left())
 
     def end(self, work: Work) -> None:
         super().end(work)
@@ -162,9 +175,14 @@ def _live(stack: list[Work], console: Any) -> Any:
 
     def draw() -> Table:
         table = Table.grid(padding=(0, 1))
-        for work in [w for w in stack if time.perf_counter() - w.since > SLOW]:
+        works = list(stack)
+        for i, work in enumerate(works):
+            passed = time.perf_counter() - work.since
+            if passed < SLOW:
+                continue
             bar = spinner if work.total is None else ProgressBar(total=work.total, completed=work.done, width=20)
-            words = duration(time.perf_counter() - work.since) + work.left() + ("  " if work.text else "") + work.text
+            inside = works[i + 1] if i + 1 < len(works) else None
+            words = duration(passed) + work.left(inside) + ("  " if work.text else "") + work.text
             table.add_row(Text(str(work)), bar, Text(words, overflow="ellipsis", no_wrap=True))
         return table
 
