@@ -7,6 +7,7 @@ Design    10,000 CIFAR-10 images, 16 px views, conv net 32-64-128, lam 0.6, batc
           16 equal distances: the mean of the loss over the steps since the last one, and the accuracy of a linear
           probe on the 2,000 test images.  Compared with 0, which is no relation.  Whether training has settled does
           not matter to it.
+Found     The loss falls as the accuracy rises, less tightly than printed: -0.91 on average.
 """
 
 import sys
