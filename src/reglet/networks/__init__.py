@@ -1,1 +1,1 @@
-"""Networks for what is not an image label, small: a room for each kind of data, a file for each network."""
+"""Networks of the tasks: a folder for each kind of data, a file for each network."""

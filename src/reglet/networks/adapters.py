@@ -4,22 +4,22 @@ Tip-Adapter: a cache of the shots beside a classifier, nothing trained.  Zhang e
 
     logits = alpha A L + s f W^T,        A = exp(-beta (1 - f F^T))
 
-f are the test features, F the shots (the cache's keys), L their labels one-hot, W the class embeddings (CLIP's text
-features, or the means of the shots); all of f, F and W have unit rows.  alpha = 1 and beta = 5.5 are the paper's; its
-equations have no s, its code has s = 100, CLIP's temperature, which we follow.
+f are the test features, F the shots (the cache's keys), L their one-hot labels, W the class embeddings (CLIP's text
+features, or the means of the shots).  f, F and W have unit rows.  alpha = 1 and beta = 5.5 are the paper's.  Its
+equations have no s; we follow its code, which has s = 100, CLIP's temperature.
 
 Tip-Adapter-F: Tip-Adapter whose keys are trained.  Zhang et al., ECCV 2022, arXiv:2111.03930, section 3.2.
 
-The keys are the weight of a linear layer without bias that begins as the shots; labels and class embeddings stay.
-Trained keys are not made unit again, as in the authors' code.
+The keys are the weight of a linear layer without bias, which starts as the shots.  Labels and class embeddings are not
+trained.  As in the authors' code, trained keys are not normalized again.
 
 Meta-Adapter: class embeddings refined by attention over the shots.  Cheng et al., NeurIPS 2023, arXiv:2311.03774.
 
     F^ = softmax((W_q w) (W_k F)^T / sqrt(d)) F,      w^ = w + g(w) * F^,      logits = s f w^^T
 
-w is the embedding of a class (the query), F its shots (keys, and values as they are), g a gate.  Nothing in it belongs
-to a class, so that it serves classes it was not trained on.  g is one linear layer with a sigmoid here, a factor for
-every feature; w, F, f and w^ have unit rows, s = 100 as in CLIP.
+w is the embedding of a class (the query), F its shots (keys and values), g a gate.  No weight belongs to a class, so it
+also works for classes that it was not trained on.  Here g is one linear layer with a sigmoid, a factor for every
+feature.  w, F, f and w^ have unit rows; s = 100 as in CLIP.
 """
 
 import math
@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 
 def class_means(x: Float[Tensor, "m d"], labels: Int64[Tensor, " m"], *, classes: int) -> Float[Tensor, "c d"]:
-    """The mean direction of each class: unit rows averaged by class, and made unit again.
+    """The mean direction of each class: unit rows are averaged by class and normalized again.
 
     >>> import torch
     >>> class_means(torch.tensor([[2.0, 0.0], [0.0, 1.0], [0.0, 3.0]]), torch.tensor([0, 1, 1]), classes=2)
@@ -52,7 +52,7 @@ def cache_logits(affinity: Float[Tensor, "n m"], values: Float[Tensor, "m c"], *
 
 
 class TipAdapter(nn.Module):
-    """Features -> logits.  There is nothing in it to train.
+    """Features -> logits.  Nothing is trained.
 
     >>> shots, labels = torch.eye(4), torch.tensor([0, 0, 1, 1])
     >>> TipAdapter(shots, labels, torch.eye(4)[[0, 2]])(shots).argmax(1).tolist()

@@ -2,21 +2,21 @@
 
 CUT's generator: convolutions down, residual blocks, convolutions up.  Park et al., ECCV 2020, arXiv:2007.15651.
 
-Instance norms and reflected margins, as there.  Up goes by nearest neighbours and a convolution, where the authors blur
-and interpolate.
+It has instance norms and reflected margins, as in the paper.  Upsampling is by nearest neighbours and a convolution,
+where the authors blur and interpolate.
 
 PatchGAN: a verdict for every patch.  Isola et al., CVPR 2017, arXiv:1611.07004, as CUT uses it.
 
 Convolutions of 4 x 4: `halvings` of stride 2, each twice as wide as the one before, then two of stride 1.  With three
 halvings a verdict sees 70 px, as in the paper; with two, 34 px.
 
-PatchNCE: a patch of the translated image should know its own patch in the source.  Park et al., ECCV 2020, eq. 3.
+PatchNCE: a patch of the translated image should match its own patch in the source.  Park et al., ECCV 2020, eq. 3.
 
     l_s = -log exp(v_s . v+_s / tau) / sum_u exp(v_s . v+_u / tau),        tau = 0.07,      mean over places and images
 
 v are places of the translation, v+ the same places of the source (no gradient, as in the authors' code), all of unit
-length; negatives are the other places of the same image.  `patch_ntxent` has negatives in other images, and computes
-thousands of them block by block; here are at most a few hundred, and one product of matrices does.
+length.  Negatives are the other places of the same image.  `patch_ntxent` has negatives in other images, and computes
+thousands of them block by block.  Here there are at most a few hundred, and one matrix product is enough.
 """
 
 from collections.abc import Sequence

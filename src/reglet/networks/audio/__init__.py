@@ -1,6 +1,6 @@
-"""Clips as log-mel (mels, frames) to features (dim): a front end, four networks, and what they pool by.
+"""Clips as log-mel (mels, frames) to features (dim): a front end, four networks, and their pooling.
 
-A class has the published size by default; the function `..._small` beside it builds what a CPU trains in seconds.
+A class has the published size by default.  The function `..._small` beside it builds one that a CPU trains in seconds.
 """
 
 from reglet.networks.audio.campplus import CAMPPlus, campplus_small

@@ -60,7 +60,7 @@ class MaskedLayer(nn.Module):
 
 
 class DenseBlock(nn.Module):
-    """Layers that each see the outputs of all before, then half as many features through a 1 x 1."""
+    """Layers that each see the outputs of all layers before; then a 1 x 1 convolution halves the features."""
 
     def __init__(self, d_in: int, *, depth: int, growth: int, dilation: int, segment: int) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class FrequencyResidual(nn.Module):
 class FrontEnd(nn.Module):
     """A map whose frequencies are halved once for each of `depths`, then channels x frequencies as features.
 
-    depths: residual blocks at each halving, the first of them strided; 0: a strided convolution alone.
+    depths: residual blocks at each halving, the first of them strided; 0: only a strided convolution.
     """
 
     def __init__(self, width: int, *, depths: Sequence[int]) -> None:

@@ -4,8 +4,8 @@
     slaney   mel(f) = 3 f / 200 up to 1000 Hz, then 15 + 27 log(f / 1000) / log 6.4
 
 (Young et al., The HTK Book; Slaney, Auditory Toolbox.)  Filter m rises from edge m to edge m + 1 and falls to edge
-m + 2, the edges being equidistant in mel; the flanks are straight in Hz, as in Slaney's toolbox and in librosa and
-torchaudio on either scale.  (HTK itself draws them straight in mel.)
+m + 2.  The edges are equidistant in mel.  The flanks are straight in Hz on both scales, as in Slaney's toolbox, librosa
+and torchaudio.  (In HTK they are straight in mel.)
 """
 
 import math

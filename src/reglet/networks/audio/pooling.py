@@ -1,14 +1,14 @@
-"""Statistics pooling: frames of any number to one vector (Snyder et al., x-vectors, ICASSP 2018)."""
+"""Statistics pooling: any number of frames to one vector (Snyder et al., x-vectors, ICASSP 2018)."""
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-EPS = 1e-5  # under the root: the deviation of a constant has a gradient
+EPS = 1e-5  # under the root, so that the deviation of a constant has a gradient
 
 
 def statistics(x: Float[Tensor, "n d t"]) -> Float[Tensor, "n 2*d"]:
-    """[mean_t x, sqrt(var_t x + eps)], the variance over t and not t - 1: one frame is enough.
+    """[mean_t x, sqrt(var_t x + eps)].  The variance is divided by t, not t - 1, so one frame is enough.
 
     >>> statistics(torch.zeros(2, 3, 7)).shape
     torch.Size([2, 6])
@@ -17,5 +17,5 @@ def statistics(x: Float[Tensor, "n d t"]) -> Float[Tensor, "n 2*d"]:
 
 
 def map_statistics(x: Float[Tensor, "n d f t"]) -> Float[Tensor, "n e"]:
-    """The same over time of a map, every channel at every frequency being a feature."""
+    """The same over the time of a map.  Every channel at every frequency is a feature."""
     return statistics(x.flatten(1, 2))

@@ -18,8 +18,8 @@ from reglet.networks.segmentation.unet import conv_norm, of_means
 class FCNHead(nn.Module):
     """Convolutions, then a linear map at each place.
 
-    convs: how many, 3 x 3 and `dim` wide.  0: the linear map alone, which is what U-Net ends with.
-    The paper adds the scores of several depths; after a U-Net there is no need to.
+    convs: the number of 3 x 3 convolutions, `dim` wide.  0: only the linear map, as at the end of U-Net.
+    The paper adds the scores of several depths; after a U-Net that is not needed.
 
     >>> import torch
     >>> FCNHead(8, classes=3)(torch.randn(2, 8, 16, 16)).shape

@@ -27,8 +27,8 @@ torch.Size([2, 3, 12, 12])
 class Segmenter(nn.Module):
     """Logits of the class of every pixel.
 
-    decoder: what the head reads is then as fine as the image, as in mmsegmentation's U-Nets with these heads.  None: it
-        reads the encoder's last map, and its logits are brought to the image's size bilinearly.
+    decoder: with it, the head reads a map as fine as the image, as in mmsegmentation's U-Nets with these heads.  None:
+        the head reads the encoder's last map, and its logits are resized to the image bilinearly.
 
     >>> import torch
     >>> from reglet.networks.segmentation import FCNHead, UNetDecoder, UNetEncoder
@@ -43,7 +43,7 @@ class Segmenter(nn.Module):
 
     @property
     def sim_blocks(self) -> list[str]:
-        """Where SIM goes unless told otherwise: the encoder's stages, but for the first, which takes pixels."""
+        """The default blocks for SIM: the encoder's stages, without the first, which takes pixels."""
         return [f"encoder.stages.{i}" for i in range(1, len(self.encoder.stages))]
 
     def forward(self, x: Float[Tensor, "n c h w"]) -> Float[Tensor, "n classes h w"]:

@@ -19,8 +19,8 @@ def conv_norm(c_in: int, c_out: int, *, kernel: int = 3, dilation: int = 1) -> n
 def of_means(c_in: int, c_out: int) -> nn.Sequential:
     """1 x 1 convolution of means over parts of a map, norm, ReLU.
 
-    Image by image, over all channels (group norm of one group), where the papers have batch norm: of the few means in a
-    small batch that knows too little, and with it half of our runs with PSP called everything background.
+    The norm is a group norm of one group, for each image, where the papers have batch norm.  A small batch has too few
+    means for batch norm: with it, half of our runs with PSP predicted only background.
     """
     return nn.Sequential(nn.Conv2d(c_in, c_out, 1, bias=False), nn.GroupNorm(1, c_out), nn.ReLU())
 

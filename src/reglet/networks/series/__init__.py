@@ -1,7 +1,7 @@
 """Networks that reconstruct a window of a series: (n, length, channels) to the same shape.
 
-Each is made by `Network(channels=, length=, width=)` and names in sim_blocks what SIM is attached to by default.  A
-class has a published size by default; the function `..._small` beside it builds what a CPU trains in seconds.
+Each is made by `Network(channels=, length=, width=)`.  Its `sim_blocks` are the default blocks for SIM.  A class has a
+published size by default.  The function `..._small` beside it builds one that a CPU trains in seconds.
 """
 
 from reglet.networks.series.itransformer import ITransformer, itransformer_small

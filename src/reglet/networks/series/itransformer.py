@@ -11,9 +11,9 @@ class ITransformer(nn.Module):
 
         h_c = Linear(x_{:, c}),    h = Block_l(h),    x^_{:, c} = Linear(LayerNorm(h_c))
 
-    A block is that of a transformer with norms after each residual; its attention mixes variates, its feed-forward
-    works on each alone.  Variates have no positions, so permuting channels permutes the output.  The sizes are those
-    that copies of the authors' code have (the paper: 2 to 4 blocks, 256 or 512 wide).
+    A block is a transformer layer with norms after each residual.  Its attention mixes variates; its feed-forward net
+    works on each variate.  Variates have no positions, so permuting channels permutes the output.  The sizes are those
+    of copies of the authors' code (the paper: 2 to 4 blocks, 256 or 512 wide).
 
     >>> import torch
     >>> net = ITransformer(channels=3, length=20, width=16, depth=1, heads=2, hidden=16)

@@ -39,9 +39,9 @@ def _parts(x: Tensor, chunk: int) -> int:
 class Exchange(nn.Module):
     """The paper's information exchange block, on W columns of H numbers.
 
-    Each column goes through an MLP, R^H -> R^F', that is the same for all; each of the F' rows is mixed among columns,
-    R^W -> R^W; and each column is projected, R^F' -> R^F.  As in the authors' code the mixing is added to what it
-    mixes, and begins as the identity.
+    All columns go through the same MLP, R^H -> R^F'.  Each of the F' rows is mixed among columns, R^W -> R^W.  Then
+    each column is projected, R^F' -> R^F.  As in the authors' code, the mixing is added to its input, and starts as the
+    identity.
     """
 
     def __init__(self, height: int, columns: int, *, hidden: int, out: int) -> None:

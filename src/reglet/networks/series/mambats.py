@@ -45,7 +45,7 @@ def linear_scan(a: Float[Tensor, "l *state"], b: Float[Tensor, "l *state"]) -> F
 class _LinearScan(torch.autograd.Function):
     """The gradient is a scan too, from the end:  g_t = dL/dh_t + a_{t+1} g_{t+1},  dL/db = g,  dL/da_t = g_t h_{t-1}.
 
-    Autograd through a loop would keep a node for each step; here two fused operations per step are all there is.
+    Autograd through a loop would keep a node for each step.  Here a step is two fused operations.
     """
 
     @staticmethod
@@ -99,10 +99,10 @@ class TemporalMamba(nn.Module):
 class MambaTS(nn.Module):
     """A token is a patch of one variable; the scan visits all variables at one time, then all at the next.
 
-    A scan has an order and variables have none, so in training they are shuffled in each forward (the paper's variable
-    permutation training).  Left out: its search for the best order at inference by a travelling-salesman solver; the
-    order there is that of the channels.  Width, depth, patch and dropout are those that the authors' code has for
-    electricity (they differ by data set), the state is Mamba's.  Expansion 1 where Mamba has 2.
+    A scan has an order and variables have none.  So in training they are shuffled in each forward (the paper's variable
+    permutation training).  The paper's search for the best order at inference, by a travelling-salesman solver, is left
+    out; the order there is that of the channels.  Width, depth, patch and dropout are those of the authors' code for
+    electricity (they differ by data set).  The state is Mamba's; the expansion is 1 where Mamba has 2.
 
     >>> MambaTS(channels=3, length=20, width=8, depth=1, state=4, patch=5)(torch.randn(4, 20, 3)).shape
     torch.Size([4, 20, 3])

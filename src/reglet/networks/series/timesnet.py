@@ -20,8 +20,8 @@ class Periods(NamedTuple):
 def periods(x: Float[Tensor, "n t d"], *, top: int) -> Periods:
     """A = mean over features of |FFT(x)|;  f_1, ..., f_k = the largest of A without the constant;  p_i = T / f_i.
 
-    Wu et al., TimesNet, equation 1.  As in the authors' code the frequencies are those of the batch, A being averaged
-    over it, and T / f is rounded down (the paper rounds up).
+    Wu et al., TimesNet, equation 1.  As in the authors' code, A is averaged over the batch, and T / f is rounded down
+    (the paper rounds up).
 
     >>> wave = torch.sin(2 * torch.pi * torch.arange(60.0) / 12).view(1, 60, 1)
     >>> periods(wave, top=1).lengths
@@ -49,8 +49,8 @@ def unfold(table: Float[Tensor, "n d rows period"], *, length: int) -> Float[Ten
 class Inception(nn.Module):
     """mean over i < sizes of Conv_{2i + 1}(x), as in TimesNet's code.
 
-    Nothing stands between these convolutions and their mean, so it is one convolution, whose kernel is the mean of the
-    kernels, each filled up by zeros to the size of the largest.  That is how it is computed.
+    This is one convolution, whose kernel is the mean of the kernels, each padded with zeros to the size of the largest.
+    That is how it is computed.
     """
 
     def __init__(self, d_in: int, d_out: int, *, sizes: int) -> None:

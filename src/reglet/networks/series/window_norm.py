@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 class Level(NamedTuple):
-    """Of each channel of each window."""
+    """The mean and scale of each channel of each window."""
 
     mean: Float[Tensor, "n 1 c"]
     scale: Float[Tensor, "n 1 c"]
