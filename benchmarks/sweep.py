@@ -77,6 +77,10 @@ FAMILY = {
     "Radial-VCReg": "RadialVCReg",
 }
 
+# (v, n, d, K)
+FAMILY_SLICED = [(2, 32, 64, 256), (2, 256, 512, 1024), (2, 4096, 64, 256), (10, 64, 512, 1024)]
+SKETCHED = {"Sub-JEPA": "SubspaceSIGReg", "Rectified LpJEPA": "RDMReg"}
+
 
 def cases() -> Iterator[Case]:
     for title, name in BETWEEN_SAMPLES.items():
@@ -88,6 +92,9 @@ def cases() -> Iterator[Case]:
                 yield Case(subject(name), title, f"v {v}, n {n}, d {d}", (v, n, d))
     for title, name in {"VISReg": "VISRegLoss", "SIGReg": "SIGReg"}.items():
         for v, n, d, k in SLICED:
+            yield Case(subject(name, slices=k), title, f"v {v}, n {n}, d {d}, K {k}", (v, n, d))
+    for title, name in SKETCHED.items():
+        for v, n, d, k in FAMILY_SLICED:
             yield Case(subject(name, slices=k), title, f"v {v}, n {n}, d {d}, K {k}", (v, n, d))
 
 
