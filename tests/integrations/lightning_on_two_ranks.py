@@ -1,6 +1,6 @@
 """Started by torchrun: AttachLoss under Lightning's DDP.  Leaves the weights and heads of its rank.
 
-python -m torch.distributed.run --standalone --nproc-per-node=2 -m tests.integrations.lightning_on_two_ranks FOLDER
+torchrun --standalone --nproc-per-node=2 -m tests.integrations.lightning_on_two_ranks FOLDER own|injected
 """
 
 import os
@@ -26,7 +26,10 @@ if __name__ == "__main__":
     model, callback = classifier(pl), AttachLoss(f"net.{BLOCKS}", sim(), weight=WEIGHT, example=X[:2])
     given = QUIET | {"devices": 2, "strategy": "ddp", "callbacks": [callback], "max_epochs": 1}
     data = loader().dataset
-    own = DistributedSampler(data, num_replicas=2, rank=int(os.environ["RANK"]), shuffle=False)  # every second sample
-    pl.Trainer(use_distributed_sampler=False, **given).fit(model, DataLoader(data, batch_size=8, sampler=own))
+    if sys.argv[2] == "injected":  # Lightning puts its own sampler in
+        pl.Trainer(**given).fit(model, DataLoader(data, batch_size=8))
+    else:
+        own = DistributedSampler(data, num_replicas=2, rank=int(os.environ["RANK"]), shuffle=False)  # every second
+        pl.Trainer(use_distributed_sampler=False, **given).fit(model, DataLoader(data, batch_size=8, sampler=own))
     left = [p.detach() for p in model.net.parameters()], [p.detach() for p in callback.penalty.parameters()]
     torch.save(left, Path(sys.argv[1]) / f"{os.environ['RANK']}.pt")

@@ -40,13 +40,20 @@ def loader(batch: int = 16, n: int = 160) -> DataLoader[tuple[Tensor, ...]]:
 
 
 def by_hand(
-    *, parts: int = 1, batch: int = 16, n: int = 160, lr: float = 0.05, weight: float = WEIGHT
+    *,
+    parts: int = 1,
+    batch: int = 16,
+    n: int = 160,
+    lr: float = 0.05,
+    weight: float = WEIGHT,
+    order: Tensor | None = None,
 ) -> tuple[nn.Module, reglet.attach]:  # type: ignore[valid-type]
     """The loop that every frame must equal: `parts` of a batch are averaged."""
     net = network()
     penalty = reglet.attach(net, BLOCKS, sim(), example=X[:2])
     optimizer = torch.optim.SGD([*net.parameters(), *penalty.parameters()], lr=lr, momentum=0.9)
-    batches = list(zip(X[:n].split(batch), Y[:n].split(batch), strict=True))
+    order = torch.arange(n) if order is None else order
+    batches = [(X[index], Y[index]) for index in order.split(batch)]
     for i, (x, y) in enumerate(batches):
         loss = nn.functional.cross_entropy(net(x), y) + weight * penalty.loss()
         (loss / parts).backward()

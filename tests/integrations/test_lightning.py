@@ -12,7 +12,7 @@ import pytest
 import torch
 from tests.integrations.small import BLOCKS, WEIGHT, X, Y, by_hand, loader, network, same, sim
 from torch import Tensor, nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 import reglet
 from reglet.doctor import Doctor, DoctorWarning
@@ -107,17 +107,25 @@ def test_a_share_of_the_gradient(pl: ModuleType) -> None:
     assert callback.penalty.weight.now_weight > 0
 
 
-def test_two_ranks_train_as_one_process(pl: ModuleType, tmp_path: Path) -> None:
-    """Lightning's DDP, by torchrun: heads equal on both ranks, and those of a loop by hand on the whole batch."""
+@pytest.mark.parametrize("sampler", ["own", "injected"])
+def test_two_ranks_train_as_one_process(pl: ModuleType, tmp_path: Path, sampler: str) -> None:
+    """Lightning's DDP, by torchrun: heads equal on both ranks, and those of a loop by hand on the whole batch.
+
+    The sampler that Lightning puts in shuffles, whether or not the loader does: the loop by hand takes that order.
+    """
     root = Path(__file__).parents[2]
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2"]
     done = subprocess.run(
-        [*torchrun, "-m", "tests.integrations.lightning_on_two_ranks", str(tmp_path)],
+        [*torchrun, "-m", "tests.integrations.lightning_on_two_ranks", str(tmp_path), sampler],
         cwd=root, env=os.environ | {"OMP_NUM_THREADS": "1"}, capture_output=True, text=True, check=False, timeout=300,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     first, second = (torch.load(tmp_path / f"{rank}.pt", weights_only=True) for rank in range(2))
-    for part, alone in enumerate(by_hand()):
+    order = torch.arange(160)
+    if sampler == "injected":
+        each = [list(DistributedSampler(range(160), num_replicas=2, rank=rank)) for rank in range(2)]  # type: ignore[arg-type]
+        order = torch.tensor(each).view(2, -1, 8).transpose(0, 1).flatten()  # 8 of each rank in a batch
+    for part, alone in enumerate(by_hand(order=order)):
         for a, b, c in zip(first[part], second[part], alone.parameters(), strict=True):
             assert torch.equal(a, b)
             torch.testing.assert_close(a, c.detach(), rtol=1e-4, atol=1e-6)

@@ -43,6 +43,10 @@ class AttachLoss(Callback):
     The heads learn with the first group of the first optimizer.  A checkpoint has them with the state of this callback,
     so the module's own weights are as without it.  After the training, `callback.penalty.save(path)` writes them alone.
 
+    On several ranks the weights are those of one process that sees the same batches.  Lightning's own sampler shuffles
+    the training data on several ranks, even where the DataLoader does not.  So a comparison with one process needs
+    `Trainer(use_distributed_sampler=False)` and a DistributedSampler in the loader.
+
     >>> callback = AttachLoss("net.0", torch.nn.Identity(), weight=1.0, example=None, name="mine")
     >>> callback.state_key
     'reglet.AttachLoss: mine'
