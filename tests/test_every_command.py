@@ -200,3 +200,56 @@ def test_a_task_leaves_a_network_that_torch_runs_and_a_page(name: str, colours: 
     assert f"task {name.split()[0]}" in page
     assert '<section id="scores"' in page
     assert '<section id="training"' in page
+
+
+# What is judged by `reglet eval`, `doctor` and `embed`, besides a run: a name, and words that it needs
+JUDGED = ("run", "exported", "timm", "hf", "folder", "python", "npz", "parquet")
+
+
+@pytest.mark.parametrize("form", JUDGED)
+def test_every_form_of_encoder_is_judged_the_same_twice(
+    form: str, colours: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    """Random weights of a name, too: nothing depends on what was computed before."""
+    torch.set_num_threads(1)
+    monkeypatch.chdir(tmp_path)
+    spec, more = judged(form, colours, tmp_path, request)
+    data = [] if form in ("npz", "parquet") else [f"data={colours}"]
+    found = []
+    for name in "ab":
+        torch.rand(3)
+        assert main(["eval", spec, *data, *more, "probes=knn,ridge", "accelerator=cpu", f"out={name}.json"]) == 0
+        written = json.loads((tmp_path / f"{name}.json").read_text())
+        found.append({key: written[key] for key in ("probes", "representation", "classes")})
+    assert found[0] == found[1]
+    assert main(["doctor", spec, *data, *more, "accelerator=cpu"]) in (0, 1, 4)
+    if data:
+        for name in "ab":
+            assert main(["embed", spec, *data, *more, "accelerator=cpu", f"out={name}.npz"]) == 0
+        a, b = (np.load(tmp_path / f"{name}.npz")["features"] for name in "ab")
+        assert np.array_equal(a, b)
+
+
+def judged(form: str, colours: Path, folder: Path, request: pytest.FixtureRequest) -> tuple[str, list[str]]:
+    if form == "timm":
+        request.getfixturevalue("timm")
+        return "timm/test_vit", ["pretrained=false", "size=32"]
+    if form in ("hf", "folder"):
+        transformers = request.getfixturevalue("transformers")
+        tiny = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32}
+        torch.manual_seed(0)
+        transformers.ViTModel(transformers.ViTConfig(**tiny, image_size=16, patch_size=8)).save_pretrained(folder / "t")
+        return f"{'hf/' if form == 'hf' else ''}{folder / 't'}", []
+    if form == "python":
+        (folder / "mine.py").write_text("from reglet.backbones import ConvNet\nmake = lambda: ConvNet(widths=(4, 8))\n")
+        return "mine:make", ["size=16"]
+    assert main(words("pretrain", colours, folder / "run")) == 0
+    if form == "run":
+        return str(folder / "run"), []
+    assert main(["export", f"run={folder / 'run'}", f"out={folder / 'exported'}"]) == 0
+    if form == "exported":
+        return str(folder / "exported"), []
+    assert (
+        main(["embed", str(folder / "run"), f"data={colours}", "accelerator=cpu", f"out={folder / f'x.{form}'}"]) == 0
+    )
+    return str(folder / f"x.{form}"), []

@@ -259,7 +259,8 @@ def _foreign(
 
 
 def _python(name: str, size: int) -> Encoder:
-    found = python_object(name)
+    with seeded(0):  # weights that it draws are the same each time
+        found = python_object(name)
     own: Callable[[Tensor], Tensor] | None = None
     if isinstance(found, tuple) and len(found) == 2 and callable(found[1]):
         found, own = found
