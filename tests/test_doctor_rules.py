@@ -116,13 +116,19 @@ def test_a_look_is_based_on_the_rows_of_the_last_steps(monkeypatch: pytest.Monke
     batches = [normal(40, 8, seed=i) + 0.1 * normal(2, 40, 8, seed=i + 50) for i in range(20)]
     for z in batches[:10]:
         doctor.observe(z)
-    expected = torch.cat(batches[7:10], 1)
-    assert torch.equal(seen[0].embeddings, expected)
-    assert torch.equal(seen[0].features, expected[0])
+    expected = together(*batches[7:10])
+    torch.testing.assert_close(seen[0].embeddings, expected)
+    torch.testing.assert_close(seen[0].features, expected[0])
     for z in batches[10:]:
         doctor.observe(z, features=z[0, :, :3])
-    assert torch.equal(seen[1].features, torch.cat(batches[17:], 1)[0, :, :3])
+    torch.testing.assert_close(seen[1].features, together(*(z[:1, :, :3] for z in batches[17:]))[0])
     assert all(s.gradients is None and s.classes is None and s.same_slices is None for s in seen)
+
+
+def together(*steps: Tensor) -> Tensor:
+    """(views, n, d) of several steps, each of which has moved to the mean of all."""
+    mean = torch.cat(steps, 1).mean((0, 1))
+    return torch.cat([z - z.mean((0, 1)) + mean for z in steps], 1)
 
 
 @pytest.mark.parametrize(("keep", "batches"), [(80, 2), (81, 3), (79, 2), (40, 1), (41, 2), (2, 1)])
@@ -134,7 +140,8 @@ def test_how_many_batches_are_kept(keep: int, batches: int, monkeypatch: pytest.
         doctor.observe(normal(40, 8, seed=i))
         held.append(len(doctor._kept["embeddings"]))
     assert [len(s.features) for s in seen] == [40 * batches] * 2
-    assert torch.equal(seen[1].features, torch.cat([normal(40, 8, seed=i) for i in range(12 - batches, 12)]))
+    last = [normal(40, 8, seed=i)[None] for i in range(12 - batches, 12)]
+    torch.testing.assert_close(seen[1].features, together(*last)[0])
     assert max(held) <= batches - 1, "what a look was made of is let go"
 
 
@@ -145,7 +152,8 @@ def test_batches_of_different_sizes(last: int, kept: int, monkeypatch: pytest.Mo
     doctor = Doctor(every=10, grace=0, keep=100)
     batches = [normal(10, 8, seed=i) for i in range(9)] + [normal(last, 8, seed=9)]
     observe_all(doctor, *batches)
-    assert torch.equal(seen[0].features, torch.cat(batches)[-kept:])
+    used = {200: 1, 100: 1, 109: 2}[kept] if last > 10 else 10
+    torch.testing.assert_close(seen[0].features, together(*(z[None] for z in batches[-used:]))[0])
 
 
 def test_views_in_all_their_forms(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -170,13 +178,72 @@ def watch_diagnose(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     return seen
 
 
+# Fresh or collapsed
+
+
+def shared_part(size: float, *, n: int = 128, noise: float = 0.0) -> Tensor:
+    """Two views of images that differ by 1 in all directions, or by `noise` in each view, beside what they share."""
+    z = normal(n, 8) + noise * normal(2, n, 8, seed=1)
+    return (z - z.mean((0, 1))) / z.std() + size
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize(
+    ("before", "now", "name"),
+    [
+        (30.0, 30.0, "healthy"),  # a spread of 0.033 from the first look on
+        (0.5, 30.0, "complete collapse"),  # it has fallen to less than a fifth
+        (7.0, 30.0, "healthy"),  # from 0.14: to more than that
+        (300.0, 300.0, "complete collapse"),  # 0.0033 is a collapse in any case
+    ],
+)
+def test_what_all_images_share_from_the_start_is_no_collapse(before: float, now: float, name: str, alone: bool) -> None:
+    """There is one view only, so nothing is known of telling images apart."""
+    doctor = Doctor(every=1, grace=0, keep=2)
+    found = []
+    for size in (before, now):
+        z = shared_part(size)[0]
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DoctorWarning)
+            found.append(doctor.observe(z) if alone else doctor.observe(normal(128, 8), features=z))
+    assert found[1] is not None
+    assert found[1].name == name
+    assert found[1].numbers["features.spread"] == pytest.approx(1 / now, rel=0.2)
+
+
+def test_where_embeddings_tell_images_apart_features_have_not_collapsed() -> None:
+    line = torch.linspace(-1, 1, 128)[:, None] * torch.ones(1, 8) + 1e-3 * normal(128, 8)
+    for features in (shared_part(30.0)[0], line):
+        doctor, blind = (Doctor(every=1, grace=0, keep=2) for _ in range(2))
+        doctor._spread = blind._spread = 0.5
+        well = doctor.observe(shared_part(0.5, noise=0.2), features=features)
+        sick = blind.observe(shared_part(0.5, noise=1.8), features=features)
+        assert well is not None
+        assert sick is not None
+        assert well.name == "healthy"
+        assert sick.name in ("complete collapse", "dimensional collapse")
+        assert 0.6 < sick.numbers["embeddings.auc"] < 0.8 < well.numbers["embeddings.auc"]
+
+
+def test_drift_from_step_to_step_is_no_line() -> None:
+    doctor = Doctor(every=8, grace=0, keep=512)
+    for step in range(7):
+        doctor.observe(normal(64, 8, seed=step) + 20.0 * step)
+    verdict = doctor.observe(normal(64, 8, seed=7) + 140.0)
+    assert verdict is not None
+    assert verdict.name == "healthy"
+    assert verdict.numbers["features.rank"] > 7
+
+
 # Gradients and weights
 
 
-def with_norms(a: float, b: float, *, names: tuple[str, str] = ("invariance", "variance")) -> tuple[Tensor, Any]:
+def with_norms(
+    a: float, b: float, *, names: tuple[str, str] = ("invariance", "variance"), n: int = 64
+) -> tuple[Tensor, Any]:
     """Embeddings on which two terms have gradients of these norms."""
-    z = normal(64, 8).requires_grad_()
-    first, second = normal(64, 8, seed=1), normal(64, 8, seed=2)
+    z = normal(n, 8).requires_grad_()
+    first, second = normal(n, 8, seed=1), normal(n, 8, seed=2)
     return z, {
         names[0]: a * (z * first / first.norm()).sum(),
         names[1]: b * (z * second / second.norm()).sum(),
@@ -280,6 +347,46 @@ def test_what_a_wrong_weight_is_told() -> None:
         variance = doctor.weights(loss, at=at)["variance"]
         assert f" variance={variance:.3g} would have 30 % of the gradient; share:0.3 keeps that." in str(caught.value)
         assert doctor.timeline[-1]["regularizer.share"] == pytest.approx(1 / 1001, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("start", "last", "expected"),
+    [
+        ((9.0, 1.0), (8.0, 2.0), True),
+        ((9.0, 1.0), (1.0, 9.0), False),
+        ((1.0, 1.0), (2.0, 1.0), False),  # a half is no less than a half
+        ((2.0, 1.0), (1.0, 1.0), False),
+        ((4.0, 6.0), (1.0, 9.0), True),
+        ((1.0, 9.0), (4.0, 6.0), True),
+        ((6.0, 4.0), (9.0, 1.0), True),
+        ((9.0, 1.0), (6.0, 4.0), True),
+    ],
+)
+def test_a_weight_that_was_wrong_all_along(
+    start: tuple[float, float], last: tuple[float, float], expected: bool
+) -> None:
+    doctor = Doctor()
+    doctor.start, doctor.gradients = (
+        dict(zip(("invariance", "variance"), each, strict=True)) for each in (start, last)
+    )
+    assert doctor._always_so() is expected
+    doctor.gradients = {"alignment": last[0], "variance": last[1]}  # the terms of another loss
+    assert not doctor._always_so()
+
+
+def test_small_gradients_are_gradients() -> None:
+    doctor = Doctor(every=1, grace=0)
+    z, terms = with_norms(0.5, 0.25)
+    doctor.observe(z, terms=terms)
+    assert doctor.advice(0.5) == pytest.approx(2.0, rel=1e-5)
+
+
+def test_few_samples_hide_no_disease() -> None:
+    doctor = Doctor(every=1, grace=0, keep=2, action="raise")
+    z, terms = with_norms(1000.0, 1.0, n=40)
+    doctor.observe(z, terms=terms)
+    with pytest.raises(SickError, match="negligible regularizer"):
+        doctor.observe(z, terms=terms)
 
 
 FINDING = Finding("negligible regularizer", "sick", "seen", "cause", "next")

@@ -15,6 +15,7 @@ import math
 import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import torch
@@ -32,6 +33,9 @@ from reglet.types import INVARIANCE, Terms
 Action = Literal["warn", "stop", "raise"]
 AGAIN = 5  # steps until a suspicion is looked at again
 RELAPSE = 0.5  # share of what the loss had gained that is lost again
+TOLD = 0.8  # how often a view is nearer to the other of its image than to another image: trained encoders have more
+FALLEN = 0.2  # of the largest spread that was seen: less is a collapse, not the little that fresh weights have
+FLOOR = 0.005  # spread below which features have collapsed in any case
 NOISES = 6.0  # deviations of the loss by which it must have fallen, and risen, to tell that from noise
 
 
@@ -90,6 +94,7 @@ class Doctor:
         self._kept: dict[str, deque[Tensor]] = {"embeddings": deque(), "features": deque()}
         self._losses: list[Tensor] = []
         self._course = _Course()
+        self._spread = 0.0  # of the features, the largest of all looks
 
     def observe(
         self,
@@ -171,13 +176,14 @@ class Doctor:
         course, losses = vars(self._course), [float(loss) for loss in self._losses]
         return {
             "step": self.step, "next": self._next, "suspect": self._suspect, "told": sorted(self._told),
-            "losses": losses, "start": self.start, "course": course | {"best": min(self._course.best, 1e300)},
+            "losses": losses, "start": self.start, "spread": self._spread,
+            "course": course | {"best": min(self._course.best, 1e300)},
         }  # fmt: skip
 
     def restore(self, state: dict[str, Any]) -> None:
         self.step, self._next, self._suspect = state["step"], state["next"], state["suspect"]
         self._told, self._losses = set(state["told"]), [torch.tensor(loss) for loss in state["losses"]]
-        self.start = dict(state.get("start", {}))
+        self.start, self._spread = dict(state.get("start", {})), state.get("spread", 0.0)
         vars(self._course).update(state["course"])
 
     def _remember(self, what: str, views: list[Tensor]) -> None:
@@ -190,19 +196,18 @@ class Doctor:
             kept.popleft()
 
     def _look(self, given: list[Tensor], terms: Terms, model: nn.Module | None) -> Verdict:
-        z = torch.cat(tuple(self._kept["embeddings"])).transpose(0, 1)  # (views, n, d)
+        z = without_drift(self._kept["embeddings"]).transpose(0, 1)  # (views, n, d)
         kept = self._kept["features"]
-        features = torch.cat(tuple(kept))[:, 0] if kept else z[0]
+        features = without_drift(kept)[:, 0] if kept else None
         self.gradients = _gradients(terms, given) or self.gradients
-        found = diagnose(
-            Symptoms(
-                features,
-                embeddings=z if len(z) == 2 else None,
-                gradients=self.gradients or None,
-                classes=self.classes,
-                same_slices=None if model is None or world_size() == 1 else same_slices(model),
-            )
+        symptoms = Symptoms(
+            z[0] if features is None else features,
+            embeddings=z if len(z) == 2 else None,
+            gradients=self.gradients or None,
+            classes=self.classes,
+            same_slices=None if model is None or world_size() == 1 else same_slices(model),
         )
+        found = self._collapsed_or_fresh(symptoms, z, alone=features is None)
         relapse = self._course.add([float(loss) for loss in self._losses])
         if relapse is not None:  # what explains it comes first
             causes = tuple(finding for finding in found.findings if finding.level == "sick")
@@ -211,6 +216,26 @@ class Doctor:
         for rows in self._kept.values():
             rows.clear()
         return self._judged(found)
+
+    def _collapsed_or_fresh(self, symptoms: Symptoms, embeddings: Tensor, *, alone: bool) -> Verdict:
+        """The class token of a fresh transformer has little but what all images share, for a hundred steps and more.
+
+        So features have not collapsed as long as they vary as they did before, nor where the embeddings that are made
+        of them tell images apart.  What all images share is then left out.
+
+        alone: no features were given; the embeddings are judged as such.
+        """
+        found = diagnose(symptoms)
+        spread, auc = (found.numbers.get(name, 0.0) for name in ("features.spread", "embeddings.auc"))
+        self._spread = max(self._spread, spread)
+        fallen = spread < FALLEN * self._spread and auc < TOLD
+        if found.name not in ("complete collapse", "dimensional collapse") or spread < FLOOR or fallen:
+            return found
+        features = embeddings[0] if auc >= TOLD else symptoms.features
+        again = replace(symptoms, features=features - features.mean(0))
+        if alone and symptoms.embeddings is not None:
+            again = replace(again, embeddings=embeddings - embeddings.mean((0, 1)))
+        return Verdict(diagnose(again).findings, found.numbers)
 
     def _judged(self, verdict: Verdict) -> Verdict:
         sick = verdict.findings[0].level == "sick"
@@ -247,6 +272,21 @@ class Doctor:
         """Whether the same side had most of the gradient at the first step, so that the weight was wrong all along."""
         shares = [_share(norms) for norms in (self.start, self.gradients)]
         return self.start.keys() == self.gradients.keys() and (shares[0] < 0.5) == (shares[1] < 0.5)
+
+
+def without_drift(steps: Sequence[Tensor]) -> Tensor:
+    """Rows of several steps in one tensor, each step moved to the mean of all.
+
+    From step to step the weights change, and with them the mean of the features.  Fresh weights change fast: that is a
+    line, along which features of all images move, and beside which the differences between images look like nothing.
+
+    >>> without_drift([torch.tensor([[0.0], [2.0]]), torch.tensor([[100.0], [102.0]])]).tolist()
+    [[50.0], [52.0], [50.0], [52.0]]
+    """
+    rows = torch.cat(tuple(steps))
+    over = tuple(range(rows.ndim - 1))  # samples and views: the difference of views stays
+    mean = rows.mean(over)
+    return torch.cat([step + (mean - step.mean(over)) for step in steps]) if len(steps) > 1 else rows
 
 
 def _gradients(terms: Terms, embeddings: Sequence[Tensor]) -> dict[str, float]:
