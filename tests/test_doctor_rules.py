@@ -194,7 +194,10 @@ def shared_part(size: float, *, n: int = 128, noise: float = 0.0) -> Tensor:
         (30.0, 30.0, "healthy"),  # a spread of 0.033 from the first look on
         (0.5, 30.0, "complete collapse"),  # it has fallen to less than a fifth
         (7.0, 30.0, "healthy"),  # from 0.14: to more than that
-        (300.0, 300.0, "complete collapse"),  # 0.0033 is a collapse in any case
+        (4.0, 20.4, "healthy"),  # to 0.202 of what it was
+        (4.0, 21.1, "complete collapse"),  # to 0.195
+        (196.0, 196.0, "healthy"),
+        (204.0, 204.0, "complete collapse"),  # less than 0.005 is a collapse in any case
     ],
 )
 def test_what_all_images_share_from_the_start_is_no_collapse(before: float, now: float, name: str, alone: bool) -> None:
@@ -223,6 +226,15 @@ def test_where_embeddings_tell_images_apart_features_have_not_collapsed() -> Non
         assert well.name == "healthy"
         assert sick.name in ("complete collapse", "dimensional collapse")
         assert 0.6 < sick.numbers["embeddings.auc"] < 0.8 < well.numbers["embeddings.auc"]
+
+
+def test_two_views_without_features_are_judged_without_what_they_share() -> None:
+    verdict = Doctor(every=1, grace=0).observe(shared_part(30.0, noise=0.2))
+    assert verdict is not None
+    assert verdict.name == "healthy"
+    verdict = Doctor(every=1, grace=0).observe(shared_part(300.0, noise=0.2))
+    assert verdict is not None
+    assert verdict.name == "complete collapse"
 
 
 def test_drift_from_step_to_step_is_no_line() -> None:

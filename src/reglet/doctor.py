@@ -286,7 +286,7 @@ def without_drift(steps: Sequence[Tensor]) -> Tensor:
     rows = torch.cat(tuple(steps))
     over = tuple(range(rows.ndim - 1))  # samples and views: the difference of views stays
     mean = rows.mean(over)
-    return torch.cat([step + (mean - step.mean(over)) for step in steps]) if len(steps) > 1 else rows
+    return torch.cat([step + (mean - step.mean(over)) for step in steps])
 
 
 def _gradients(terms: Terms, embeddings: Sequence[Tensor]) -> dict[str, float]:
