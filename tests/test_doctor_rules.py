@@ -237,6 +237,13 @@ def test_two_views_without_features_are_judged_without_what_they_share() -> None
     assert verdict.name == "complete collapse"
 
 
+@pytest.mark.parametrize(("noise", "name"), [(0.2, "healthy"), (1.8, "dead projector")])
+def test_embeddings_that_share_most_are_no_dead_projector_if_they_tell_images_apart(noise: float, name: str) -> None:
+    verdict = Doctor(every=1, grace=0).observe(shared_part(30.0, noise=noise), features=shared_part(30.0)[0])
+    assert verdict is not None
+    assert verdict.name == name
+
+
 def test_drift_from_step_to_step_is_no_line() -> None:
     doctor = Doctor(every=8, grace=0, keep=512)
     for step in range(7):

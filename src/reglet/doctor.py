@@ -233,7 +233,7 @@ class Doctor:
             return found
         features = embeddings[0] if auc >= TOLD else symptoms.features
         again = replace(symptoms, features=features - features.mean(0))
-        if alone and symptoms.embeddings is not None:
+        if symptoms.embeddings is not None and (alone or auc >= TOLD):
             again = replace(again, embeddings=embeddings - embeddings.mean((0, 1)))
         return Verdict(diagnose(again).findings, found.numbers)
 
