@@ -12,15 +12,17 @@ FILE = Path(__file__).parent.parent / "docs" / "speed.md"
 INTRODUCTION = """\
 # Speed and memory
 
-Written by `python -m benchmarks.speed` from what `make bench` stored in `benchmarks/results/`; do not edit.
+`make bench` measures, and `python -m benchmarks.speed` writes this page from `benchmarks/results/`; do not edit. Each
+section names the commit and the machine that it was measured on.
 
-A round runs reglet, the naive formula, lightly and a 2048 x 2048 matrix product one after another, forward and backward
-on the same inputs; a value is the median over rounds of the ratio within a round, its spread the tenth and ninetieth
-percentile. Before anything is timed, value and gradient of all contestants are compared. *Share of matmul rate*: the
-operations of the matrix products that the loss needs, over its time, over the rate of that product. *Peak memory* is
-what the kernel counted in a process of its own, beyond what was resident before the step. *sweep* has every loss at
-sizes from one end of the range to the other. *ranks* counts the CPU time of one process of several, because here they
-outnumber the cores. Each section names the commit and the machine that it was measured on.
+- A round runs reglet, the naive formula, lightly and a 2048 x 2048 matrix product one after another, forward and
+  backward on the same inputs. Before that, their values and gradients are compared.
+- *Value* is the median over rounds of the ratio within a round. *Spread* is the tenth and ninetieth percentile.
+- *Share of matmul rate* takes the matrix products that the loss needs. It divides their operations by the time of the
+  loss, and by the rate of the 2048 x 2048 product.
+- *Peak memory* is what the kernel counted in a separate process, beyond what was resident before the step.
+- *sweep* has every loss at small to large sizes.
+- *ranks* has the CPU time of one of several processes, because here they outnumber the cores.
 """
 
 

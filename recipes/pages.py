@@ -30,18 +30,23 @@ GROUPS = {
     "Open": ("underpowered", "cannot show"),
 }
 ABOUT = """\
-Written by `python -m recipes.pages` from `recipes/summaries/`; do not edit. A line is a claim of a paper,
-or a question of our own (paper: reglet); ours is the
-paired difference over seeds with its 95 % interval (Student's t). Verdicts follow a rule, corrected for the number of
-claims of a recipe (`reglet.runs.verdict`): *holds* (excludes 0, reaches the printed effect), *smaller* (excludes 0 and
-lies below it), *excluded* (lies below it and contains 0, or is opposite), *underpowered* (contains both, or has fewer
-than five seeds; with the seeds that 80 % power needs by the spread seen), *cannot show* (a health gate failed, so that
-no effect could have shown). Claims on one table of a paper are corrected together (Holm). Dose is the regularizer's
-share of the gradient at the start, halfway and at the end of training. *Transcribed* lines are of an older design: they
-were carried over from the rounded tables in the recipes' headers, with the gates that could be read there, and wait for
-their runs; one goes when runs, of its recipe or of another, answer the same claim of the same table. The runs behind
-the others are in `recipes/runs/`; a command goes on from there. An *underpowered* claim is beyond two cores where the
-seeds it needs would take more than {budget} CPU minutes, or are more than 1,000."""
+Each line is a claim of a paper, or a question of our own (paper: reglet). *Ours* is the paired difference over seeds
+with its 95 % interval (Student's t). `python -m recipes.pages` writes this page from `recipes/summaries/`; do not edit.
+
+| verdict | the interval |
+|---|---|
+| *holds* | excludes 0, and reaches the printed effect |
+| *smaller* | excludes 0, and lies below the printed effect |
+| *excluded* | lies below the printed effect and contains 0, or is on the other side of 0 |
+| *underpowered* | contains both, or has fewer than five seeds; the line has the seeds that 80 % power needs |
+| *cannot show* | does not count: a health gate failed, so no effect could have shown |
+
+- `reglet.runs.verdict` has this rule. Claims on one table of a paper are corrected together (Holm).
+- An *underpowered* claim is beyond two cores if its seeds would take more than {budget} CPU minutes, or exceed 1,000.
+- *Dose* is the regularizer's share of the gradient at the start, halfway and at the end of training.
+- *Transcribed* lines come from an older design. They were copied from the rounded tables in the recipes' headers, with
+  the gates that could be read there, and have not been run again. A line goes when new runs answer the same claim.
+- The runs behind the other lines are in `recipes/runs/`. A recipe's command continues from there."""
 BUDGET = 240  # CPU minutes: two hours of two cores
 LEFT, WIDTH, ROW, LEAST, MOST = 470, 340, 20, -3.0, 4.0  # of the figure: pixels, and multiples of the printed effect
 

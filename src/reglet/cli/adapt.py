@@ -7,7 +7,7 @@ from reglet.cli.words import INTERRUPTED, OK, asks_help
 
 WORSE = 4  # the exit code of a verdict that is not what was required
 HELP = """\
-reglet adapt key=value ...            go on from weights that somebody trained, on images of your own
+reglet adapt key=value ...            continue from weights that somebody trained, on images of your own
 
   reglet adapt data=photos/ model=timm/NAME pretrained=true method=visreg out=runs/a
   reglet adapt data=photos/ init_from=runs/earlier preserve=features,gram out=runs/b    hold on to what it knew
@@ -17,21 +17,21 @@ reglet adapt key=value ...            go on from weights that somebody trained, 
 
 All keys of reglet pretrain, and:
   where it starts    pretrained=true with model=timm/NAME or hf/NAME, or init_from= a file, a run, hf/NAME, or a folder
-                     that transformers saved.  model= may be left out where init_from= says it.
-  which weights      all, last_blocks=n or lora=rank (merged in what is exported); layer_decay= for rates that fall from
-                     block to block; heads_first= steps in which only the new heads learn.
+                     that transformers saved.  model= may be left out if init_from= knows it.
+  which weights      all, last_blocks=n or lora=rank (merged on export); layer_decay= for smaller rates in earlier
+                     blocks; heads_first= steps in which only the new heads learn.
   what is kept       preserve= features (of the start), class (token), gram (matrix of tokens), l2sp (distance of the
-                     weights); preserve.weight=share:0.2 (of the gradient), a number or a schedule, or one for each as
-                     preserve.gram.weight=1; preserve.distance=cosine or l2; preserve.block= another than the last.
+                     weights); preserve.weight=share:0.2 (of the gradient), a number or a schedule, or for one alone
+                     preserve.gram.weight=1; preserve.distance=cosine or l2; preserve.block= if not the last.
   which checkpoint   the last; keep_best= rankme, lidar, alphareq (no labels needed) or knn keeps the best one in best/,
                      and patience= stops early.
 
-It ends with start and end on the same test images: linear probe, kNN, few labels, kNN under corruptions, and rank, each
-with an interval paired by image.  The verdict is better, worse, mixed or cannot be told; adapt.json has the numbers.
-With keep_best= the best weights are judged.  What is told is what other test images would change.  Another seed of
-training could differ by more: reglet compare tells that.
+At the end it compares start and end on the same test images: linear probe, kNN, few labels, kNN under corruptions, and
+rank, each with an interval paired by image.  The verdict is better, worse, mixed or cannot be told; adapt.json has the
+numbers.  With keep_best= the best weights are judged.  The intervals say what other test images would change.  Another
+training seed may change more: reglet compare measures that.
 
-Exit code: 0 where no score is worse, 4 where one is.  With require=better: 0 where a score is better and none is worse,
+Exit code: 0 if no score is worse, 4 if one is.  With require=better: 0 if a score is better and none is worse,
 otherwise 4.  Without labels there is no verdict: 0, and require=better is refused.
 """
 

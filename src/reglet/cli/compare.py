@@ -14,11 +14,11 @@ reglet compare base=WORDS candidate=WORDS [seeds=5] [out=runs/compare] key=value
   reglet compare base=runs/a candidate=runs/a,loss.lam=0.6 seeds=8
   reglet compare command=train data=photos/ base=model=resnet18 candidate=model=resnet18,sim=layer*.*
 
-Trains both arms on the same seeds, data order and budget, and says whether the candidate helps, hurts, or cannot be
-told apart at this number of seeds, and what it costs.  Runs that are finished in `out` are kept.
+Trains both arms with the same seeds, data order and budget.  Says whether the candidate helps, hurts, or cannot be told
+apart with this number of seeds, and what it costs.  Finished runs in `out` are not repeated.
 
   base, candidate   key=value words of reglet pretrain or train, with commas between them; a run's directory or its
-                    config.json may come first.  Keys that stand alone hold for both arms
+                    config.json may come first.  All other keys hold for both arms
   seeds             how many; below 4 nothing can be decided
   jobs              runs at a time, each in a process of one thread; by default 1
   robust            false: leave out the accuracy under corruption

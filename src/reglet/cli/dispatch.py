@@ -30,7 +30,7 @@ USAGE = """\
 reglet: from a folder of images to an encoder
 
   reglet pretrain data=photos/ model=vit_tiny method=visreg out=runs/a
-  reglet adapt    data=photos/ model=timm/NAME pretrained=true   go on from given weights; better or worse?
+  reglet adapt    data=photos/ model=timm/NAME pretrained=true   continue from given weights; better or worse?
   reglet train    data=photos/ model=resnet18 out=runs/b       with labels: photos/CLASS/*.jpg
   reglet eval     runs/a                                       how good its features are: probes, rank, spread
   reglet robust   runs/a                                       under 15 corruptions and 14 perturbations

@@ -29,8 +29,8 @@ reglet doctor ENCODER [ENCODER ...] [data=...] [images=1000] [seed=0]
   reglet doctor features.npz                  features of whatever made them
   reglet doctor runs/a timm/resnet18 data=photos/,birds/    a line for each encoder and set
 
-What is wrong with a representation, if anything: complete or dimensional collapse, a dead or informationless
-projector, batch-norm leakage, a regularizer that does nothing or everything, ranks with the same slices.
+Says what is wrong with a representation: complete or dimensional collapse, a dead or informationless projector,
+batch-norm leakage, a regularizer that does nothing or everything, ranks with the same slices.
 doctor.json in the directory of a run or an exported encoder has every number.
 
 """

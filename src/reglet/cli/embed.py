@@ -29,9 +29,9 @@ reglet embed ENCODER [ENCODER ...] data=... out=FILE
   run    an encoder, by its key
   data   as for pretrain: digits, a folder, a .npz, hf/NAME, torchvision/NAME; several with commas between them
   split  part of the data, such as test, or several with commas between them; default: all
-  out    FILE.csv, FILE.npz, or FILE.parquet where pyarrow is installed: features, and where the data have them the
-         names of files, labels, domain, and split, the part of the image; a file that cannot be read is named and left
-         out.  Of several encoders or sets a folder, for files ENCODER--DATA.npz
+  out    FILE.csv, FILE.npz, or FILE.parquet where pyarrow is installed: features and, if the data have them,
+         names of files, labels, domain, and split (the part of the image).  A file that cannot be read is named and
+         left out.  For several encoders or sets, a folder of files ENCODER--DATA.npz
   batch  images at a time (256)
 """
     + COMPUTE_HELP

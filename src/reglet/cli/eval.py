@@ -27,25 +27,25 @@ reglet eval ENCODER [ENCODER ...] [data=...] [probes=knn,linear] ...
   reglet eval runs/a timm/resnet18 hf/facebook/dinov2-small data=photos/,birds/
                                                        a table: encoders x sets, paired by test image; wins; cost
 
-Features of every image once; then probes, trained on the one part and tested on the other, and what the features are
-like.  A table, and eval.json in the directory of a run or an exported encoder.
-Of several encoders or sets: accuracies, each encoder's difference from the first with an interval paired by test image
-(bootstrap, McNemar; Holm over the table), how often each wins, parameters, GFLOPs and milliseconds of an image.
+Computes the features of every image once.  Then trains probes on one part and tests them on the other, and describes
+the features.  Prints a table, and writes eval.json in the directory of a run or an exported encoder.
+For several encoders or sets, the table has accuracies, each encoder's difference from the first with an interval paired
+by test image (bootstrap, McNemar; Holm over the table), wins, parameters, GFLOPs and milliseconds per image.
 
 """
     + ENCODERS_HELP.format(features="")
     + """
   run      an encoder, by its key
-  data     as for pretrain, several with commas between them; default: the run's own, cut as it was
-  train    part to train probes on; default: the one that is called so, or else four fifths of the images
-  test     part to test them on; default: the one that is called test or val, or else the other fifth
+  data     as for pretrain, several with commas between them; default: the run's own, with its split
+  train    part to train probes on; default: the part called train, or else four fifths of the images
+  test     part to test them on; default: the part called test or val, or else the other fifth
   probes   knn       20 neighbours, weighted
-           linear    SGD at 13 learning rates, of which one is chosen on a part of the training images
+           linear    SGD at 13 learning rates; a part of the training images chooses the rate
            exact     logistic regression to convergence, at 6 strengths: slower
            ridge     least squares in closed form
            mlp       three layers: minutes
            few       ten labels of each class, five draws; not in a table of several encoders
-  blocks   of a ViT, how many last ones the linear probes see (1; 4 in VISReg's and SER's protocols)
+  blocks   how many last blocks of a ViT the linear probes see (1; 4 in VISReg's and SER's protocols)
   batch    images at a time (256)
   seed     of splits and probes (0)
   out      file for the numbers, instead of eval.json in the directory

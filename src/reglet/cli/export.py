@@ -9,16 +9,16 @@ from reglet.cli.words import OK, asks_help, directory
 HELP = """\
 reglet export DIRECTORY [out=DIRECTORY] [which=best] [hub=DIRECTORY] [onnx=FILE]
 
-Of a run on images: writes encoder.safetensors and card.json from its checkpoint, loads them back with the code on the
+For a run on images: writes encoder.safetensors and card.json from its checkpoint, loads them back with the code on the
 card, compares the features, and prints that code.
-Of a task: writes network.pt2, which plain torch runs, its weights, and card.json.
+For a task: writes network.pt2, which runs in plain torch, its weights, and card.json.
 
   which         last, or best: the weights that keep_best= kept
-  hub           a folder in the layout of the Hugging Face Hub: model.safetensors, config.json and a model card; where
+  hub           a folder in the layout of the Hugging Face Hub: model.safetensors, config.json and a model card; if
                 timm has the architecture, timm.create_model("local-dir:FOLDER", pretrained=True) builds it
   licence       of the weights, for the model card: mit, cc-by-4.0, ...
-  push_to_hub   user/name: uploads that folder (needs huggingface_hub, and a token where it looks for one)
-  onnx          a file that ends in .onnx; run in onnxruntime and compared before it is called done
+  push_to_hub   user/name: uploads that folder (needs huggingface_hub, and a token in its usual place)
+  onnx          a file that ends in .onnx; it is run in onnxruntime and its outputs are compared
 """
 
 

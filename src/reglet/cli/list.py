@@ -24,7 +24,7 @@ def names(words: list[str]) -> int:
         "equivariant": tuple(EQUIVARIANT),
         "latent": tuple(LATENT),
         "attach": tuple(ATTACHED),
-        "tasks": ("domains", *TASKS),
+        "tasks": tuple(TASKS),
     }
     if asks_help(words):
         print(f"reglet list [{' | '.join(rooms)}]")

@@ -16,9 +16,8 @@ reglet predict DIRECTORY [DATA] [out=predictions.csv] ...
   reglet predict runs/b photo.jpg                      of one image, on the screen
   reglet predict runs/b out=held-out.csv               of the images that the run has held out
 
-The classifier is that of reglet train, in the directory of the run or where reglet export put it.  Images are prepared
-as in training.  A file that cannot be read is named and left out.  Where the images have labels, the accuracy is that
-on images that the run was not trained on.
+The classifier comes from reglet train or reglet export.  Images are prepared as in training.  A file that cannot be
+read is named and left out.  If the images have labels, the accuracy is that on images that were not trained on.
 
   run      directory of a run of reglet train, or of an exported classifier
   data     a folder, an image, a .npz, hf/NAME, ...: as for train; default: what the run has held out

@@ -16,8 +16,8 @@ reglet report ENCODER [ENCODER ...] [out=report.html] [data=...] ...
   reglet report features.npz                what features alone can show
 
 One HTML file with everything in it: no network, no server.  Verdict, probes, cost, training curves, a map of the
-images, the geometry of the features, feature maps, equivariance, robustness, and how to repeat it.  What a run cannot
-show (no labels, cut off, no weights yet) the page says.
+images, the geometry of the features, feature maps, equivariance, robustness, and how to repeat it.  The page says what
+a run cannot show (no labels, cut off, no weights yet).
 
 """
     + ENCODERS_HELP.format(features=" (without the parts that need a network)")

@@ -32,8 +32,8 @@ reglet robust ENCODER [ENCODER ...] [data=...] [severities=1,2,3,4,5] [perturbat
   reglet robust encoder/ data=photos/                   an exported encoder, on data with labels
   reglet robust runs/a timm/resnet18 data=photos/       a table of several: paired by test image; wins; cost
 
-Accuracy of a linear probe, fitted to clean features, under the 15 corruptions of ImageNet-C, made anew at the size of
-the images; with perturbations=true also along the 14 sequences of ImageNet-P, with how often the prediction flips.
+Fits a linear probe to clean features, and tests it under the 15 corruptions of ImageNet-C, made at the size of the
+images.  perturbations=true adds the 14 sequences of ImageNet-P, and how often the prediction flips.
 robust.json in the directory of a run or an exported encoder has every number.
 
 """

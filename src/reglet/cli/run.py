@@ -26,7 +26,7 @@ reglet pretrain runs/a/config.json    repeat a run, in a new directory; keys tha
   reglet pretrain                                              the built-in digits, in minutes on a laptop
   reglet pretrain data=photos/ model=vit_tiny out=runs/a
   reglet pretrain data=photos/ model=vit_small model.cls_layer=3 method=moco equivariant=ser equivariant.layer=3
-  reglet pretrain out=runs/a resume=true                       go on where it was stopped or killed
+  reglet pretrain out=runs/a resume=true                       continue where it was stopped or killed
   reglet pretrain data=photos/ init_from=runs/a out=runs/b     a new run from the weights of another
 
 In `out`: config.json (everything needed to repeat the run), metrics.jsonl, checkpoint.safetensors, and at the end

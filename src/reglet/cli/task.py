@@ -15,8 +15,8 @@ reglet train task={name} key=value ...   {says}
   reglet train runs/a/config.json          repeat a command, in a new directory; keys that follow change it
 
 {more}
-Finished runs stay in `out`, so that the same command goes on after an interruption, also in the middle of a run, and
-adds seeds.  In runs/KEY of each: metrics.jsonl, its checkpoint, its weights as network.safetensors.
+Finished runs stay in `out`.  So the same command continues after an interruption, even in the middle of a run, and can
+add seeds.  runs/KEY has for each run metrics.jsonl, the checkpoint, and the weights as network.safetensors.
 
 Keys and their defaults:"""
 

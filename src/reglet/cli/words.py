@@ -112,12 +112,12 @@ def yes(key: str, given: Mapping[str, str], *, default: bool) -> bool:
 GIVEN = ("pretrained", "size")
 ENCODERS_HELP = """\
 ENCODER is the directory of a run or of an exported encoder; timm/NAME; hf/NAME, or a folder that transformers or timm
-saved; package.module:callable, a network or a function without arguments that gives one, alone or as (network,
+saved; package.module:callable, a network or a function without arguments that returns a network or (network,
 preprocess); or a file of features, .npz or .parquet, as reglet embed writes it{features}.
 Images are prepared as the model's own configuration says: timm's, the image processor's, the card's.
 
   pretrained  false takes timm/NAME and hf/NAME with random weights (true)
-  size        side of the images, for encoders of others; default: as their configuration says
+  size        side of the images, for encoders not made by reglet; default: as their configuration says
 """
 
 

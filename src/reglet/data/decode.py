@@ -1,12 +1,12 @@
 """One image file: what its header says, and its pixels.
 
-| file | what becomes of it |
+| file | treatment |
 |---|---|
 | grey, RGB, palette, CMYK, YCbCr, RGBA | RGB; transparency is dropped, as torchvision does |
 | the same with `channels=1` or `channels=4` | grey, or RGBA with its alpha (CMYK as it is) |
 | 16 bit PNG or TIFF, grey or colour; more than 4 channels in TIFF or .npy | float32 in [0, 1], without loss |
 | 16 bit colours in other formats | 8 bit: Pillow reads no more |
-| float TIFF or .npy | as it is, where all values are in [0, 1]; else refused |
+| float TIFF or .npy | unchanged if all values are in [0, 1]; else refused |
 | 32 bit integers | refused: nothing says which value is white |
 | EXIF orientation | turned upright |
 | animated | the first frame |
@@ -51,7 +51,7 @@ _HOW = {
 
 
 def open_file(path: str | Path) -> BinaryIO:
-    """A regular file, to be read.  A FIFO or a device would wait for ever, or never end."""
+    """Open a regular file.  A FIFO or a device is refused: reading it could wait for ever, or never end."""
     handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
     if not stat.S_ISREG(os.fstat(handle).st_mode):
         os.close(handle)
@@ -61,7 +61,7 @@ def open_file(path: str | Path) -> BinaryIO:
 
 @dataclass
 class Picture:
-    """An opened image.  height, width: of the upright image.  deep: a byte for each value is not enough."""
+    """An opened image.  height, width: of the upright image.  deep: values need more than a byte."""
 
     height: int
     width: int
@@ -72,9 +72,9 @@ class Picture:
     orientation: int = 1
 
     def pixels(self, *, channels: int, deep: bool, shrink: int = 1) -> Image.Image | Array:
-        """A Pillow image of 8 bit grey or RGB, an array for all else.
+        """A Pillow image for 8 bit grey or RGB, otherwise an array.
 
-        shrink: 1, 2, 4 or 8, by which a JPEG may be decoded smaller; other files do not become smaller.
+        shrink: 1, 2, 4 or 8, the factor by which a JPEG is decoded smaller; other files keep their size.
         """
         if self.image is None:
             assert self.array is not None
@@ -94,7 +94,7 @@ class Picture:
 
 
 def open_picture(source: BytesIO | BinaryIO | Image.Image) -> Picture:
-    """What a file is, from its header.  An error says why it cannot be used."""
+    """Open an image file and read its header.  An error says why it cannot be used."""
     if isinstance(source, Image.Image):
         return _of_pillow(source)
     head = source.read(8)
@@ -119,12 +119,12 @@ class Box(NamedTuple):
 
     @property
     def around(self) -> tuple[int, int, int, int]:
-        """(top, left, bottom, right) of the whole pixels that it touches."""
+        """(top, left, bottom, right) of the whole pixels that the box touches."""
         return floor(self.top), floor(self.left), ceil(self.top + self.height), ceil(self.left + self.width)
 
 
 def cut(pixels: Image.Image | Array, box: Box, *, out: tuple[int, int], how: str) -> Tensor:
-    """A box, resized once to `out` (height, width), by Pillow.  What is outside of the box has no part in it."""
+    """Cut a box and resize it once to `out` (height, width), by Pillow.  Pixels outside the box have no influence."""
     top, left, bottom, right = box.around
     inside = (box.left - left, box.top - top, box.left - left + box.width, box.top - top + box.height)
     if isinstance(pixels, Image.Image):
@@ -138,9 +138,9 @@ def cut(pixels: Image.Image | Array, box: Box, *, out: tuple[int, int], how: str
 
 
 def cut_bytes(pixels: Array, box: Box, *, out: tuple[int, int], how: str) -> Tensor:
-    """The same of bytes and whole pixels by torch, in a third of the time: torchvision's `resized_crop` of a tensor.
+    """The same for bytes and whole pixels by torch, in a third of the time: torchvision's `resized_crop` of a tensor.
 
-    It differs from Pillow's by 1 or 2 of 255 in a few pixels of a hundred.
+    It differs from Pillow's by 1 or 2 of 255 in a few per cent of the pixels.
     """
     top, left, bottom, right = box.around
     part = torch.from_numpy(pixels[top:bottom, left:right]).permute(2, 0, 1)
@@ -148,7 +148,7 @@ def cut_bytes(pixels: Array, box: Box, *, out: tuple[int, int], how: str) -> Ten
 
 
 def to_unit(values: Array) -> Array:
-    """uint16 as float32 in [0, 1]; 65,536 values stay as many."""
+    """uint16 to float32 in [0, 1], without loss."""
     return values.astype(np.float32) / np.float32(65535) if values.dtype == np.uint16 else values
 
 
@@ -200,7 +200,7 @@ def _of_array(values: Array) -> Picture:
 
 
 def check_values(values: Array) -> Array:
-    """uint8, uint16 or float32 in [0, 1]; an error says what else came."""
+    """Check for uint8, uint16 or float32 in [0, 1].  An error says what came instead."""
     if values.dtype in (np.uint8, np.uint16):
         return values
     if values.dtype == np.bool_:

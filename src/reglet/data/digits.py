@@ -1,8 +1,8 @@
 """Handwritten digits that raw pixels cannot read: the data set that needs no download.
 
-scikit-learn's 1,797 digits of 8 x 8 pixels, each placed once on a 32 px canvas at a position, size and angle of its
-own, bright on a textured ground, both in colours of their own.  A linear classifier of the pixels is right for 97.4 %
-of the plain digits, and nothing that is learned can show there; of these it is right for 20.4 %.
+Each of scikit-learn's 1,797 digits of 8 x 8 pixels is placed once on a 32 px canvas, bright on a textured ground.
+Position, size, angle and both colours are random.  A linear classifier of the pixels is right for 97.4 % of the plain
+digits, which leaves nothing to learn.  Here it is right for 20.4 %.
 """
 
 import math
@@ -25,7 +25,7 @@ _LUMINANCE = torch.tensor([0.299, 0.587, 0.114])
 
 
 class Digits(NamedTuple):
-    """Images with what is known about each: the digit, and the two nuisances that may serve as its domain.
+    """Images with labels: the digit, and two nuisances that may serve as the domain.
 
     >>> digits = canvas_digits("test")
     >>> digits.images.dtype, digits.style.unique().tolist()
@@ -41,7 +41,7 @@ class Digits(NamedTuple):
 def canvas_digits(split: Literal["train", "test", "all"] = "all", *, seed: int = 0) -> Digits:
     """1,297 digits for training, 500 for testing.
 
-    A digit's canvas depends on `seed` and on the digit's index alone, and the split on neither, so every call, part and
+    A digit's canvas depends only on `seed` and the digit's index, and the split on neither.  So every call, part and
     machine sees the same images.
 
     >>> canvas_digits("test").images.shape
@@ -59,7 +59,7 @@ def canvas_digits(split: Literal["train", "test", "all"] = "all", *, seed: int =
 def place(
     glyphs: Float[Tensor, "n 8 8"], labels: Int64[Tensor, " n"], index: Int64[Tensor, " n"], *, seed: int
 ) -> Digits:
-    """Each glyph (ink in [0, 1]) on the canvas that (seed, index) decides."""
+    """Place each glyph (ink in [0, 1]) on the canvas of (seed, index)."""
     u = _draw(index, seed=seed)
     style = (u[:, 0] * len(STYLES)).long()
     angle = (u[:, 1] * len(ANGLES)).long()

@@ -1,4 +1,4 @@
-"""Encoded images by number: what folders, tables, tar shards and named data sets have in common."""
+"""Encoded images by number: the common interface of folders, tables, tar shards and named data sets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -11,7 +11,7 @@ from torch import Tensor
 
 
 class Known(NamedTuple):
-    """What is known about each image; the names are in the order of the numbers."""
+    """Labels and domains of each image, as numbers.  The names are in the order of the numbers."""
 
     labels: Int64[Tensor, " n"] | None = None
     classes: list[str] | None = None
@@ -21,7 +21,7 @@ class Known(NamedTuple):
 
 @runtime_checkable
 class Files(Protocol):
-    """Files are opened when they are read, and not before."""
+    """Files are opened only when they are read."""
 
     name: str
     fingerprint: str
@@ -29,7 +29,7 @@ class Files(Protocol):
 
     @property
     def lengths(self) -> NDArray[np.int64] | None:
-        """In bytes, where that is known without reading; files of different lengths differ."""
+        """The length of each file in bytes, if known without reading.  Files of different lengths differ."""
 
     def __len__(self) -> int: ...
 
@@ -41,7 +41,7 @@ class Files(Protocol):
 
 
 def numbered(names: Sequence[str]) -> tuple[Int64[Tensor, " n"], list[str]]:
-    """Each name's place among all names, sorted; and these.
+    """The number of each name among all names in sorted order, and the sorted names.
 
     >>> numbered(["dog", "cat", "dog"])
     (tensor([1, 0, 1]), ['cat', 'dog'])
@@ -52,7 +52,7 @@ def numbered(names: Sequence[str]) -> tuple[Int64[Tensor, " n"], list[str]]:
 
 
 def in_order(numbers: NDArray[np.int64], names: Mapping[str, int]) -> tuple[NDArray[np.int64], list[str]]:
-    """Numbers that were given as names came, as the places of the names in sorted order; -1 stays.
+    """Renumber: numbers in the order in which names came become their places in sorted order.  -1 stays.
 
     >>> in_order(np.array([0, 1, -1, 0]), {"dog": 0, "cat": 1})
     (array([ 1,  0, -1,  1]), ['cat', 'dog'])

@@ -1,4 +1,4 @@
-"""Images in a folder: as they lie, in class/, or in domain/class/."""
+"""Images in a folder: without order, in class/, or in domain/class/."""
 
 import warnings
 from pathlib import Path
@@ -17,9 +17,9 @@ STRAY = 0.05  # share of the files that may lie elsewhere and be left out, where
 
 
 class FolderFiles:
-    """The image files below `root`, with labels and domains by the folders they are in.
+    """The image files below `root`.  The folders give labels and domains.
 
-    every: no file is left out; where some lie elsewhere than most do, there are no labels.
+    every: keep every file.  If some are not at the same depth as most, there are no labels.
     """
 
     def __init__(self, root: Path, *, name: str = "", every: bool = False) -> None:

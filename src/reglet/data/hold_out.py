@@ -1,14 +1,14 @@
-"""Test images where the data bring none, and the care that no image is on both sides.
+"""Holds out test images if the data have none, and checks that no image is in both parts.
 
-The rule is a function of the images alone, so that every command and every later run finds the same part:
+The rule depends on the images alone, so every command and every later run finds the same part:
 
-1. Of each class (in each domain) the images are put in the order of a hash of their name, or of their pixels where
-   they have no name.
-2. The first fifth is held out, at least one of a class that has two, and at most MOST images in all.
-3. Of images that exist twice, on both sides, the copies are taken out of the test part.
+1. The images of each class (in each domain) are sorted by a hash of their name, or of their pixels if they have no
+   name.
+2. The first fifth is held out: at least one image of a class that has two, and at most MOST images in all.
+3. Test images that are copies of training images are removed.
 
-Where the data bring a test part of their own, an image in both is an error.  `overlap="drop"` takes the copies out of
-that, too: a few images of some well-known sets are in both parts.
+If the data have a test part, an image in both parts is an error.  `overlap="drop"` removes the copies from the test
+part instead: some well-known sets have a few.
 """
 
 import hashlib
@@ -31,7 +31,7 @@ Index = Int64[Tensor, "_"]
 
 
 def hold_out_test(images: Images) -> tuple[Images, Images | None]:
-    """Training images, and those held out for the test; None where no class has two images."""
+    """Training images and held-out test images; None if no class has two images."""
     inside, outside = held_out(images)
     if len(inside) == len(images):
         return images, None
@@ -40,7 +40,7 @@ def hold_out_test(images: Images) -> tuple[Images, Images | None]:
 
 
 def held_out(images: Images) -> tuple[Index, Index]:
-    """The same as indices.  Copies of a training image are in neither."""
+    """The indices of both parts.  Held-out copies of a training image are in neither."""
     inside, outside = _parts(images)
     if len(outside):
         copies = shared(images.part(inside, name="train"), images.part(outside, name="held-out"))
@@ -49,7 +49,7 @@ def held_out(images: Images) -> tuple[Index, Index]:
 
 
 def require_apart(train: Images, test: Images, *, overlap: str = "refuse") -> Images:
-    """`test`, of which no image is in `train`: an error if one is or, with "drop", the others."""
+    """`test`, if it shares no image with `train`.  Else an error or, with "drop", `test` without those images."""
     check.choice("overlap", overlap, OVERLAP)
     copies = shared(train, test)
     if not len(copies):
@@ -65,10 +65,10 @@ def require_apart(train: Images, test: Images, *, overlap: str = "refuse") -> Im
 
 
 def shared(train: Images, test: Images) -> Index:
-    """The test images with the content of a training image.
+    """The test images that equal a training image.
 
-    Files are told apart by their length, what is left by a few bytes from their middle, and only what is left then is
-    read whole.
+    Files are compared by their length, then by a few bytes from the middle.  Only files that agree in both are read
+    whole.
     """
     ours, theirs = torch.arange(len(train)), torch.arange(len(test))
     for look in (_lengths, _glimpses, lambda images, index: images.content(index)):

@@ -41,7 +41,7 @@ class HuggingFaceFiles:
 
 
 def open_hugging_face(name: str) -> dict[str, Any]:
-    """Split -> data, of the folder `name`, which `save_to_disk` or the hub has made, or of that name on the hub."""
+    """Split -> data.  name: a folder made by `save_to_disk` or cloned from the hub, or a name on the hub."""
     try:
         import datasets
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""What a data set is to everything else: images by index, and what is known about each."""
+"""The interface of a data set: images by index, with labels and domains."""
 
 from collections.abc import Sequence
 from typing import Protocol, runtime_checkable
@@ -13,12 +13,12 @@ Pixels = UInt8[Tensor, "b c h w"] | Float[Tensor, "b c h w"]  # 0 to 255, or 0 t
 
 @runtime_checkable
 class Images(Protocol):
-    """Images, each with a label and a domain where the source has them.
+    """Images, with labels and domains if the source has them.
 
-    Evaluation takes `batch`.  Training takes `whole` where all images are of one size and in memory, and crops them on
-    its device.  Otherwise it asks for `sizes`, draws boxes for them, and takes `crops`.
+    Evaluation takes `batch`.  If all images have one size and are in memory, training takes `whole` and crops them on
+    its device.  Otherwise it draws boxes for the `sizes`, and takes `crops`.
 
-    fingerprint: changes when the data do, so that a run is not resumed on others.
+    fingerprint: changes with the data, so that a run is not resumed on other data.
 
     >>> from reglet.data import load
     >>> isinstance(load("digits", split="test"), Images)
@@ -35,11 +35,11 @@ class Images(Protocol):
     def __len__(self) -> int: ...
 
     def batch(self, index: Int64[Tensor, " b"]) -> Pixels:
-        """The images at `index`, in that order and of one size: resized, and the middle cut out."""
+        """The images at `index`, in that order, brought to one size: resized, and the middle cut out."""
         ...
 
     def whole(self, index: Int64[Tensor, " b"]) -> Pixels | None:
-        """The same, uncut; None where images have different sizes or are not in memory."""
+        """The same, uncut; None if images have different sizes or are not in memory."""
         ...
 
     def sizes(self, index: Int64[Tensor, " b"]) -> Int64[Tensor, "b 2"]:
@@ -47,17 +47,17 @@ class Images(Protocol):
         ...
 
     def crops(self, index: Int64[Tensor, " b"], asked: Sequence[Crops]) -> list[Pixels]:
-        """For each of `asked` its box of each image, resized.  An image is decoded once for all of them."""
+        """For each entry of `asked`, its box of each image, resized.  An image is decoded once for all of them."""
         ...
 
     def names(self, index: Int64[Tensor, " b"]) -> list[str] | None:
-        """What the images are called: files, where they come from files."""
+        """Names of the images, such as their files."""
         ...
 
     def content(self, index: Int64[Tensor, " b"]) -> list[bytes]:
-        """A digest of each image: equal where the images are."""
+        """A digest of each image.  Equal images have equal digests."""
         ...
 
     def part(self, index: Int64[Tensor, " b"], *, name: str) -> "Images":
-        """These images as a data set of their own."""
+        """These images as a data set."""
         ...

@@ -1,7 +1,7 @@
-"""What is known about many files, as arrays in one file: written once, in place at once, mapped by all processes.
+"""An index of many files, as arrays in one file: written once and atomically, mapped by all processes.
 
-Folders, tar shards and tables each have one in the cache, where they are large.  It is made anew when one of the times
-that it was made at has changed.
+Large folders, tar shards and tables have one in the cache.  It is rebuilt when a modification time of its source has
+changed.
 """
 
 import hashlib
@@ -25,9 +25,9 @@ _YOUNG = 2.0  # seconds: what changed so short ago may change again within the c
 
 
 class Names:
-    """Many names in one row of bytes.
+    """Many names in one array of bytes.
 
-    letters, ends: the bytes of all names, and where each one ends.
+    letters: the bytes of all names.  ends: where each name ends.
 
     >>> names = Names.of(["a.png", "b.png"])
     >>> len(names), names[1]
@@ -54,9 +54,9 @@ class Names:
 
 
 class Index(NamedTuple):
-    """names: of the rows.  arrays: one value of each for every row.  about: all else, as JSON has it.
+    """names: of the rows.  arrays: each has one value per row.  about: everything else, as JSON values.
 
-    times: when what the index was made from was changed last; the index is right as long as these are.
+    times: modification times of the source; the index is valid while they are unchanged.
     """
 
     names: Names
@@ -65,7 +65,7 @@ class Index(NamedTuple):
     times: list[int]
 
     def digest(self, *names: str) -> str:
-        """Of the rows' names, of the arrays called `names`, and of what is about them all."""
+        """A digest of the rows' names, of the arrays called `names`, and of `about`."""
         state = hashlib.sha256(json.dumps(self.about, sort_keys=True).encode())
         for values in (self.names.letters, self.names.ends, *(self.arrays[name] for name in names)):
             state.update(np.ascontiguousarray(values).data)
@@ -75,9 +75,9 @@ class Index(NamedTuple):
 def kept_index(
     of: Sequence[str], make: Callable[[], Index], now: Callable[[dict[str, Any]], list[int]], *, cache: Path | None
 ) -> Index:
-    """The index of what `of` names: from the cache, if it is there and right, else made; kept there, if it is large.
+    """The index of what `of` names: from the cache, if it is valid there.  Otherwise it is made, and kept if large.
 
-    now: `about` -> the times as they are.
+    now: `about` -> the current times.
     cache: default: $REGLET_CACHE, or reglet in the user's cache.
     """
     key = hashlib.sha256("\0".join(of).encode(errors="surrogateescape")).hexdigest()[:20]

@@ -29,13 +29,13 @@ TEST = ("test", "val", "valid", "validation")  # names of a test part, in the or
 class HowToRead(NamedTuple):
     """How images are read.
 
-    size: side in pixels to which images in files are brought for evaluation; 0: their own, at most 224.
-    channels: 0: as the files have them, photographs 3.
+    size: side in pixels to which images in files are resized for evaluation; 0: their own, at most 224.
+    channels: 0: those of the files, 3 for photographs.
     table: a .csv, .tsv, .jsonl or .parquet with the files and their labels.
     workers: threads that decode files; 0: one for each CPU that the process may use.
-    keep: False opens files each time, however few they are.
-    once: each image is seen once and nothing is learned from it, as for features or predictions: none is kept, one is
-        enough, and a blank image stands for each file that cannot be read, however many there are.
+    keep: False opens files each time, even if they are few.
+    once: for images that are seen once, such as for predictions.  None is kept, one image is enough, and a blank image
+        replaces each file that cannot be read, even if they are many.
     """
 
     size: int = 0
@@ -59,7 +59,7 @@ def load(
 ) -> Images:
     """The images that `spec` names; see `docs/data.md`.
 
-    split: "train", "test", or what the source calls its parts; "" takes all there is.  In a folder, a folder in it.
+    split: "train", "test", or another part of the source, such as a folder in it; "" takes all images.
     The other arguments are those of `HowToRead`.
 
     >>> digits = load("digits", split="test")
@@ -81,11 +81,11 @@ def load_pair(
     hold_out: bool = True,
     overlap: str = "refuse",
 ) -> tuple[Images, Images | None]:
-    """Training images and test images, with classes numbered alike and no image in both.
+    """Training and test images, with the same numbers for classes and no image in both.
 
-    Where the source has no test images, some are held out, the same always; see `reglet.data.hold_out`.
-    hold_out: False leaves them with the training images, for those who cut the data themselves.
-    overlap: "drop" leaves test images out that are training images, too; otherwise they are an error.
+    If the source has no test images, some are held out, always the same; see `reglet.data.hold_out`.
+    hold_out: False leaves them with the training images, for callers that split the data themselves.
+    overlap: "drop" removes test images that are also training images; otherwise they are an error.
 
     >>> train, test = load_pair("digits")
     >>> len(train), len(test)
@@ -182,7 +182,7 @@ def _table(spec: str, how: HowToRead) -> Path:
 
 
 def splits(spec: str) -> Sequence[str]:
-    """The parts that the source has of itself.
+    """The parts that the source has.
 
     >>> splits("digits")
     ['train', 'test']

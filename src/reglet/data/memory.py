@@ -13,10 +13,10 @@ from reglet.views.crop import Crops, resized_crop
 
 
 class InMemory:
-    """A tensor of images, with labels and domains where there are any; it may be mapped from a file.
+    """A tensor of images, with labels and domains if there are any.  It may be mapped from a file.
 
     images: uint8, uint16 or floating point in [0, 1].
-    fingerprint: of images that are too many to be read for it; default: made from all of them.
+    fingerprint: for images that are too many to be read for it; default: computed from all images.
 
     >>> data = InMemory(torch.zeros(4, 3, 8, 8, dtype=torch.uint8), labels=torch.tensor([0, 1, 0, 1]), name="blank")
     >>> len(data), data.classes

@@ -1,4 +1,4 @@
-"""Images that are arrays already: a .npz archive, or one .npy, which is mapped and may be larger than memory."""
+"""Images as arrays: a .npz archive, or one .npy, which is mapped and may be larger than memory."""
 
 import hashlib
 from pathlib import Path
@@ -21,7 +21,7 @@ def load_npz(path: Path, *, split: str = "") -> InMemory:
     known, `labels`, `domain` and `split`, each of length n: words, or numbers, which `classes` and `domains` may name.
     Nothing is unpickled.
 
-    split: only the images whose `split` is this; "" takes all of them.
+    split: take only the images of this `split`; "" takes all.
     """
     known = _read(path)
     if "images" not in known:
@@ -43,7 +43,7 @@ def load_npz(path: Path, *, split: str = "") -> InMemory:
 def load_npy(path: Path) -> InMemory:
     """One array, mapped: only the images that are asked for are read.  Labels are in NAME_labels.npy beside it, if any.
 
-    Floating-point values are not all looked at: that they are in [0, 1] is checked on the first thousand images.
+    Floating-point values must be in [0, 1].  Only the first thousand images are checked.
     """
     values = np.load(path, mmap_mode="c", allow_pickle=False)  # copy on write: torch wants memory that it may write to
     images = _channels_first(path, values)
@@ -58,7 +58,7 @@ def load_npy(path: Path) -> InMemory:
 
 
 def splits_of(path: Path) -> list[str]:
-    """The names in `split`, or none; numbers are 0 for train and 1 for test."""
+    """The names in `split`, or none.  Of numbers, 0 is train and 1 is test."""
     known = _read(path, only=("split",))
     return sorted(set(_split_names(known["split"]))) if "split" in known else []
 

@@ -1,4 +1,4 @@
-"""How good an encoder is: its features, extracted once, through probes and diagnostics."""
+"""How good an encoder is: features are extracted once, then probes and diagnostics read them."""
 
 from reglet.evaluate.evaluation import Evaluation as Evaluation
 from reglet.evaluate.evaluation import evaluate as evaluate

@@ -1,4 +1,4 @@
-"""Is the encoder better than the one that it began with?  Start and end of `reglet adapt` on the same test images."""
+"""Is the encoder better than at the start?  Compares start and end of `reglet adapt` on the same test images."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -36,7 +36,7 @@ NAMES = {"linear": "linear probe", "knn": "kNN", "few": "few labels", "corrupted
 
 @dataclass(frozen=True)
 class Row:
-    """A score of start and end.  p: of no difference, corrected for the number of scores (Holm).
+    """A score at the start and at the end.  p: for no difference, corrected for the number of scores (Holm).
 
     >>> from reglet.runs.by_image import ByImage
     >>> Row(ByImage(0.5, 0.6, 0.1, 0.05, 0.15, 0.01, 200), p=0.04, told="better").found.difference
@@ -52,7 +52,7 @@ class Row:
 class Adapted:
     """rows: score -> start, end and difference, paired by test image.  which: "last" or "best" weights of the run.
 
-    verdict: better where a score is better and none is worse; worse the other way round; mixed where there are both.
+    verdict: better if a score is better and none is worse, worse in the opposite case, mixed if there are both.
 
     >>> Adapted({}, "no labels", images=0, which="last").passes("better")
     False
@@ -72,10 +72,10 @@ class Adapted:
 
 
 def judge_adapted(run: Path, *, which: str = "last", most: int = MOST, accelerator: str = "auto") -> Adapted:
-    """The encoder of the run in `run`, or its best one, against `start/` in that directory.
+    """Compare the encoder of the directory `run`, the last or the best one, with that of its `start/`.
 
-    Probes learn from the run's training images and are tested on its test images: a linear probe, kNN, few labels of
-    each class, and kNN under a few corruptions.  Without labels there is the rank alone.  Written to adapt.json.
+    Probes train on the run's training images and are tested on its test images: a linear probe, kNN, few labels of each
+    class, and kNN under a few corruptions.  Without labels there is only the rank.  The result is in adapt.json.
     """
     config, stored = read_run(run)
     images, test = require_same(run, stored, *build_data(config))
@@ -123,7 +123,7 @@ def scores(
     test_features: Float[Tensor, "n d"],
     where: Compute,
 ) -> dict[str, Float[Tensor, " k"]]:
-    """For each score, what every test image got: 0 or 1, or a share."""
+    """The scores of each test image by name: 0 or 1, or a share."""
     labels, truth = (y.to(where.place) for y in labels_of(train, test))
     x, z = extract(encoder, train, preprocess, compute=where), test_features
     k = min(20, len(x))

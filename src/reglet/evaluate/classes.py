@@ -1,4 +1,4 @@
-"""Class by class: how often each is right, what it is taken for, and what one gets who knows nothing."""
+"""Class by class: how often each is right, what it is mistaken for, and the accuracy by chance."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ from reglet.probes.metrics import confusion
 
 @dataclass(frozen=True)
 class ByClass:
-    """by: the probe whose guesses these are.  table: how often an image of class i was taken for j, at [i][j]."""
+    """by: the probe that was asked.  table[i][j]: how often an image of class i was taken for class j."""
 
     by: str
     names: list[str]
@@ -40,7 +40,7 @@ class ByClass:
 
 
 def by_class(guesses: dict[str, Tensor], labels: Int64[Tensor, " n"], names: Sequence[str]) -> ByClass | None:
-    """Of the classifier itself where there is one, else of the linear probe, else of the first."""
+    """Takes the classifier itself if there is one, else the linear probe, else the first probe."""
     order = [name for name in ("classifier", "linear", *guesses) if name in guesses]
     if not order:
         return None
@@ -49,7 +49,7 @@ def by_class(guesses: dict[str, Tensor], labels: Int64[Tensor, " n"], names: Seq
 
 
 def chance(train_labels: Int64[Tensor, " m"], labels: Int64[Tensor, " n"], names: Sequence[str]) -> tuple[str, float]:
-    """The class that most training images have, and the accuracy of always answering with it.
+    """The most frequent class of the training images, and the accuracy of always answering with it.
 
     >>> chance(torch.tensor([0, 1, 1]), torch.tensor([1, 0, 0, 0]), ["cat", "dog"])
     ('dog', 0.25)

@@ -21,7 +21,7 @@ def require_suffix(out: Path) -> None:
 
 
 def write_columns(out: Path, columns: Columns) -> None:
-    """By the suffix of `out`.  In a .csv a column of rows is spread over several: features0, features1, ..."""
+    """The suffix of `out` decides the format.  A .csv has a matrix as several columns: features0, features1, ..."""
     require_suffix(out)
     with replacing(out) as fresh:
         {".csv": _csv, ".npz": _npz, ".parquet": _parquet}[out.suffix](fresh, columns)

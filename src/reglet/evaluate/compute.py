@@ -17,7 +17,7 @@ HALF = {"bf16-mixed": torch.bfloat16, "16-mixed": torch.float16}
 
 @dataclass(frozen=True)
 class Compute:
-    """places: batches take turns on them.  precision: as in training; numbers of images are float32 after it."""
+    """places: devices that take turns.  precision: as in training; features are float32 afterwards."""
 
     places: tuple[torch.device, ...] = (torch.device("cpu"),)
     precision: str = "32-true"
@@ -28,7 +28,7 @@ class Compute:
         return self.places[0]
 
     def copies(self, net: nn.Module) -> list[nn.Module]:
-        """`net` itself at the first place, a copy at each other.  In bf16-true all are copies, which are rounded."""
+        """`net` itself at the first place, and a copy at each other place.  In bf16-true all are rounded copies."""
         if self.precision == "bf16-true":
             return [deepcopy(net).to(place, torch.bfloat16).eval() for place in self.places]
         return [(deepcopy(net) if i else net).to(place).eval() for i, place in enumerate(self.places)]

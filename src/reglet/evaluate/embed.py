@@ -30,14 +30,14 @@ def embed(
     size: int = 0,
     says: Callable[[str], None] = print,
 ) -> tuple[int, int]:
-    """Features by the encoder `run` of the data `spec`, to a .csv, .npz or .parquet file.  Gives their shape.
+    """Write features of the data `spec` by the encoder `run` to a .csv, .npz or .parquet file.  Returns their shape.
 
-    run: the directory of a run or of an exported encoder, timm/NAME, or whatever `open_source` takes beside these; it
-        takes `pretrained` and `size`, too.
+    run: the directory of a run or of an exported encoder, timm/NAME, or anything else that `open_source` takes;
+        `pretrained` and `size` go there, too.
     split: a part of the data, or several with commas between them.
-    Beside the features stand the names of files, labels and domains, where the data have them, and `split`: which part
-    an image is of, or where the data have none, whether `reglet eval` trains or tests on it.
-    A file that cannot be read has no row; `says` hears of it.
+    The file also has names of files, labels and domains, if the data have them, and `split`: the part of each image.
+    If the data have no parts, `split` says whether `reglet eval` trains or tests on the image.
+    A file that cannot be read has no row; `says` is told its name.
     """
     require_suffix(out)
     encoder = open_source(run, pretrained=pretrained, size=size)

@@ -18,8 +18,8 @@ ROUNDS, BATCH = 5, 32
 
 @dataclass(frozen=True)
 class EncoderCost:
-    """flops: of the forward pass of one image, a multiply and an add counted as two.  milliseconds: of an image, in
-    batches of `batch`, the median of five rounds after one that does not count; without reading the image.
+    """flops: of the forward pass of one image; a multiply and an add count as two.  milliseconds: per image in batches
+    of `batch`, without reading the image; the median of five rounds after a warm-up.
 
     >>> EncoderCost(25_600_000, 8_200_000_000, 2.0, 32).images_per_second
     500.0
@@ -43,7 +43,7 @@ def encoder_cost(
     *,
     compute: Compute = CPU,
 ) -> EncoderCost:
-    """Measured at the first of compute's places and in its precision; parameters and FLOPs do not depend on these."""
+    """Measured on the first device of `compute` and in its precision.  Parameters and FLOPs do not depend on these."""
     parameters = sum(p.numel() for p in net.parameters())
     flops = forward_flops(net.eval(), preprocess(images.batch(torch.zeros(1, dtype=torch.int64))))
     placed = compute.copies(net)[0]

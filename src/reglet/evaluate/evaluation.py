@@ -1,4 +1,4 @@
-"""One encoder, its features once, and what probes and diagnostics say of them."""
+"""One encoder: its features are extracted once, then probes and diagnostics judge them."""
 
 import math
 import time
@@ -23,13 +23,13 @@ Json = dict[str, Any]
 
 @dataclass(frozen=True)
 class Evaluation:
-    """data: what was evaluated on.  probes: name -> accuracy and other metrics, on the test images; "classifier" is a
-    trained classifier itself.
+    """data: the name of the data.  probes: name -> accuracy and other metrics on the test images; "classifier" is the
+    run's own trained classifier.
 
-    representation: diagnostics of the training features.  seconds: what took how long.
+    representation: diagnostics of the training features.  seconds: the time of each part.
     untrained: the same probes on random weights and on raw pixels.
-    classes: of the most telling probe, class by class.
-    right: probe -> whether each test image was classified correctly, in their order; it is not written to files.
+    classes: results class by class, of the classifier, or else of a probe.
+    right: probe -> whether each test image was classified correctly, in order; not written to files.
 
     >>> seen = Evaluation({"name": "digits"}, {"knn": {"accuracy": 0.9}}, {"rank": 12.0}, {"features": 1.5})
     >>> seen.json()["probes"]
@@ -66,8 +66,8 @@ def evaluate(
 ) -> Evaluation:
     """Score `encoder` (images -> (n, d)) on images with labels, prepared by `preprocess`.
 
-    probes: of knn; linear, by SGD at 13 rates; exact, by convex optimisation; ridge; mlp; few, of ten labels a class.
-    blocks: of a ViT, how many last ones the linear probes see; four in VISReg's and SER's protocols.
+    probes: any of knn; linear (SGD at 13 rates); exact (convex optimisation); ridge; mlp; few (ten labels a class).
+    blocks: how many last blocks of a ViT the linear probes see; four in VISReg's and SER's protocols.
     head: of a trained classifier, with the names of its classes.
 
     >>> import torch

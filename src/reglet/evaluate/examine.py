@@ -1,4 +1,4 @@
-"""A run, an exported encoder, or any method on images, looked at: the symptoms that `diagnostics.verdict` judges."""
+"""Looks at a run, an exported encoder, or any method on images, for the symptoms that `diagnostics.verdict` judges."""
 
 from collections.abc import Callable
 from copy import deepcopy
@@ -47,11 +47,11 @@ def examine(
     size: int = 0,
     says: Callable[[str], None] = lambda _: None,
 ) -> Verdict:
-    """The verdict on `run`; of a run or an exported encoder also written to its directory, as doctor.json.
+    """The verdict on `run`.  If it is a run or an exported encoder, doctor.json in its directory has it, too.
 
-    run: the directory of a run or of an exported encoder, timm/NAME, or whatever `open_source` takes beside these; it
-        takes `pretrained` and `size`, too.  `says` hears how images are prepared.
-    data: as for pretraining; the run's own unless given, and there the test images where it has any.
+    run: the directory of a run or of an exported encoder, timm/NAME, or anything else that `open_source` takes;
+        `pretrained` and `size` go there, too.  `says` is told how images are prepared.
+    data: as for pretraining.  The default is the run's own data: its test images, if it has any.
     images: how many to look at, at most.
     """
     where = compute(accelerator=accelerator, devices=devices, precision=precision)

@@ -26,9 +26,9 @@ def extract(
     compute: Compute = CPU,
     finite: bool = True,
 ) -> Float[Tensor, "n d"]:
-    """What `encoder` makes of every image; with `blocks` > 1, of a ViT, what its last blocks make, side by side.
+    """The features of every image.  With `blocks` > 1, those of the last blocks of a ViT, side by side.
 
-    finite: whether anything else is an error; the doctor wants to see it.
+    finite: True makes features that are not finite an error; the doctor passes False, to see them.
     """
     nets = compute.copies(encoder)
     rows: list[Tensor] = []
@@ -48,7 +48,7 @@ def extract(
 
 
 def require_fit(encoder: nn.Module, images: Images, preprocess: Callable[[Tensor], Tensor]) -> None:
-    """Raise where `encoder` cannot take such images, before hours are spent on them."""
+    """Raise if `encoder` cannot take such images, before hours are spent on them."""
     device = next((p.device for p in encoder.parameters()), torch.device("cpu"))
     x = preprocess(images.batch(torch.arange(min(2, len(images)))).to(device))
     try:

@@ -30,9 +30,9 @@ Column = NDArray[Any]
 
 
 class FeatureRows(InMemory):
-    """Features as a data set: each image is a vector, so that everything that reads images reads them.
+    """Features as a data set: each image is a vector, so all code that reads images can read them.
 
-    shown: the images that the features are of, where these are at hand.  places: numbers of the rows in the file.
+    shown: the images of these features, if available.  places: numbers of the rows in the file.
 
     >>> rows = FeatureRows(torch.zeros(4, 8), labels=torch.tensor([0, 1, 0, 1]), name="x")
     >>> len(rows), rows.features.shape
@@ -92,7 +92,7 @@ class FeatureRows(InMemory):
 
 
 def read_features(path: Path) -> FeatureRows:
-    """Every column is checked: a row stands for one image, in all of them."""
+    """Read and check all columns: each row is one image."""
     columns = _npz(path) if path.suffix == ".npz" else _parquet(path)
     if "features" not in columns:
         raise ValueError(
@@ -136,9 +136,9 @@ def pair_of(rows: FeatureRows, *, train: str = "", test: str = "") -> tuple[Feat
 
 
 def matched(rows: FeatureRows, images: Images, *, data: str, part: str) -> FeatureRows:
-    """The features of `images`, in their order: found by file name, or where the data have none, by place in `data`.
+    """The features of `images`, in their order, matched by file name, or by place in `data` if there are no names.
 
-    An error where an image has no row, or a row another label than its image.  part: of the split, "train" or "test".
+    Raises if an image has no row, or if the labels of row and image differ.  part: "train" or "test".
     """
     every = torch.arange(len(images))
     names = images.names(every)

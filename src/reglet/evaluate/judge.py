@@ -1,8 +1,8 @@
 """Several encoders on several data sets: one table, in which every difference is paired by test image.
 
-Of each set, each two encoders are compared on the same test images (`reglet.runs.by_image`: bootstrap, McNemar's test
-or sign flips).  The p-values of all comparisons of the table are corrected together, by Holm's procedure.  An encoder
-wins where the difference to another is told to be better.
+On each set, every two encoders are compared on the same test images (`reglet.runs.by_image`: bootstrap, McNemar's test
+or sign flips).  Holm's procedure corrects the p-values of all comparisons together.  An encoder wins a comparison if it
+is told to be better.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -96,7 +96,7 @@ def judge(
 ) -> Judged:
     """Every encoder on every set, by `measure`: (encoder, training images, test images) -> scores of the test images.
 
-    sets: as `data=` takes them; none: the encoders' own, which have to be the same.  `says` hears what is being done.
+    sets: as `data=` takes them; none: the encoders' own data, which must be the same.  `says` is told of each step.
     """
     names = [encoder.name for encoder in encoders]
     if twice := {name for name in names if names.count(name) > 1}:
@@ -155,7 +155,7 @@ def _cost(encoder: Encoder, images: Images, compute: Compute) -> EncoderCost | N
 
 
 def require_same_images(a: Images, b: Images, first: str, second: str) -> None:
-    """An error where two test parts are not of the same images in the same order: then nothing can be paired."""
+    """Raise unless both test parts have the same images in the same order: otherwise nothing can be paired."""
     if a is b:
         return
     every = torch.arange(len(a))

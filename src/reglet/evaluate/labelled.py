@@ -10,7 +10,7 @@ from reglet.probes.check import check_classes
 
 
 def labels_of(train: Images, test: Images) -> tuple[Int64[Tensor, " m"], Int64[Tensor, " n"]]:
-    """Labels of both parts in the numbering of the first; an error where they do not make a task."""
+    """Labels of both parts, in the numbering of the first.  Raises if they do not make a task."""
     for images in (train, test):
         if images.labels is None or images.classes is None:
             raise ValueError(
@@ -23,7 +23,7 @@ def labels_of(train: Images, test: Images) -> tuple[Int64[Tensor, " m"], Int64[T
 
 
 def at_most(images: Images, most: int) -> Images:
-    """All of them, or a random part that is the same each time, and says so in its name."""
+    """All images, or a random part that is the same each time; its name says so."""
     if len(images) <= most:
         return images
     index = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:most].sort().values
@@ -31,7 +31,7 @@ def at_most(images: Images, most: int) -> Images:
 
 
 def split(images: Images, test: Images | None) -> tuple[Images, Images]:
-    """Both parts, or an error where there is nothing to test on: images that were trained on tell nothing."""
+    """Both parts.  Raises if there is nothing to test on, because images that were trained on tell nothing."""
     if test is None:
         raise ValueError(
             f"{images.name} has no images to test on: every class has one, or copies of it. Give data= with a test part"

@@ -1,4 +1,4 @@
-"""One encoder, evaluated, whatever it is given as; the numbers lie beside it."""
+"""Evaluates one encoder, of any source, and writes the numbers beside it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -37,12 +37,12 @@ def evaluate_run(
     size: int = 0,
     out: Path | None = None,
 ) -> Evaluation:
-    """The encoder `run` on `data`; written to eval.json in its directory, or to `out`.
+    """Evaluate the encoder `run` on `data`.  The numbers go to eval.json in its directory, or to `out`.
 
-    run: the directory of a run or of an exported encoder, timm/NAME, or whatever `open_source` takes beside these.
+    run: the directory of a run or of an exported encoder, timm/NAME, or anything else that `open_source` takes.
 
-    data: as for pretraining; the run's own unless given, cut as it was.  train, test: names of its parts; where there
-    are none, the images are tested on that every command holds out (`reglet.data.hold_out`).
+    data: as for pretraining.  The default is the run's own data, with its split.  train, test: names of its parts.  If
+    it has no parts, the test images are those that every command holds out (`reglet.data.hold_out`).
     most: images of each part, at most; 0: all.  pretrained, size: as for `open_source`.
 
     >>> from tempfile import TemporaryDirectory

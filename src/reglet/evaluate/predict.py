@@ -1,4 +1,4 @@
-"""What a trained classifier says of images: the class of each, and the probability of every class."""
+"""Predictions of a trained classifier: the class of each image, and the probability of every class."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,10 +23,10 @@ from reglet.export import load_head
 
 @dataclass(frozen=True)
 class Predictions:
-    """probabilities: of each image, of each of `classes`.  files: None where images have no names.
+    """probabilities: (images, classes).  files: None if images have no names.
 
-    labels: the class of each image by its folder or table, where all of these are classes that were trained.
-    seen: whether the run was trained on the image; None where that is not known, or of no matter without labels.
+    labels: the class of each image by its folder or table, if all of these classes were trained.
+    seen: whether the run was trained on the image; None if that is not known, or if there are no labels.
     """
 
     classes: list[str]
@@ -42,7 +42,7 @@ class Predictions:
 
     @property
     def accuracy(self) -> tuple[float, int] | None:
-        """The share of images, of those that were not trained on, whose label is the likeliest class; and how many."""
+        """The accuracy on the images that were not trained on, and the number of these images."""
         if self.labels is None or self.seen is None:
             return None
         right = torch.tensor([a == b for a, b in zip(self.names, self.labels, strict=True)])[~self.seen]
@@ -68,10 +68,10 @@ def predict(
     precision: str = "32-true",
     says: Callable[[str], None] = print,
 ) -> Predictions:
-    """By the classifier that `reglet train` left in the directory `run`.
+    """Predict with the classifier that `reglet train` left in the directory `run`.
 
     spec: a folder, an image file, a .npz, or any other name of data; nothing: the images that the run has held out.
-    Images are prepared as for `reglet eval`.  A file that cannot be read is left out, and `says` hears of it.
+    Images are prepared as for `reglet eval`.  A file that cannot be read is left out, and `says` is told its name.
     """
     _require_classifier(run)
     encoder, preprocess, card = open_encoder(run)

@@ -1,4 +1,4 @@
-"""How images become what an encoder takes: resized, cut and normalised as the model's own configuration says."""
+"""How images are prepared for an encoder: resized, cut and normalised as the model's own configuration says."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ class Preparation:
     """size: side of the square that the encoder takes.
 
     frame: "middle" resizes the shorter side to `resize`; "whole" resizes both sides to it, whatever the proportions.
-    Then the middle of `size` is cut out.  by: whose configuration says so.  remarks: what of it is not followed.
+    Then the middle of `size` is cut out.  by: the source of this configuration.  remarks: what is not followed.
     """
 
     size: int
@@ -46,7 +46,7 @@ class Preparation:
         return (x - mean) / std
 
     def cut(self, images: Tensor) -> Tensor:
-        """The middle of `size`, with black around it where the images are smaller."""
+        """The middle of `size`, with black around it if the images are smaller."""
         side = images.shape[2]
         if side < self.size:
             first = (self.size - side + 1) // 2

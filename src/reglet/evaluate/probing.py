@@ -80,7 +80,7 @@ def mlp(task: ProbeData) -> tuple[Json, Tensor]:
 
 
 def few(task: ProbeData) -> tuple[Json, Tensor | None]:
-    """Ten labels of each class, or as many as the rarest has; five draws."""
+    """Train on ten labels of each class, or as many as the rarest has; five draws."""
     counts = task.train_labels.bincount()
     each = min(10, int(counts[counts > 0].min()))
     parts = task.train, task.train_labels, task.test, task.test_labels
@@ -111,8 +111,8 @@ def score(
 ) -> tuple[dict[str, Json], dict[str, Tensor]]:
     """What the probes read: probe -> numbers, and probe -> the class that each of the images `test` was given.
 
-    own: a trained classifier and its classes, which is scored before all probes where it knows the classes `names`.
-    lap: hears of each probe when it is done.
+    own: a trained classifier and its classes.  It is scored first, if it knows the classes `names`.
+    lap: called after each probe.
     """
     numbers: dict[str, Json] = {}
     guesses: dict[str, Tensor] = {}

@@ -1,4 +1,4 @@
-"""What the features are like, whatever their labels are used for."""
+"""Properties of the features that need no labels."""
 
 import torch
 from jaxtyping import Float, Int64
@@ -13,7 +13,7 @@ Numbers = dict[str, int | float | None]
 
 
 def representation(z: Float[Tensor, "n d"], labels: Int64[Tensor, " n"], *, seed: int = 0) -> Numbers:
-    """Numbers of up to SAMPLES features; None where one is not defined, as the slope of a spectrum of one value."""
+    """The properties, from at most SAMPLES features.  None if one is not defined, as the slope of one eigenvalue."""
     index = torch.randperm(len(z), generator=torch.Generator().manual_seed(seed))[:SAMPLES].to(z.device)
     z, labels = z[index], labels[index]
     std = diagnostics.feature_std(z)

@@ -1,4 +1,4 @@
-"""How an encoder holds up when images are corrupted or drift: a linear probe on clean features meets the others."""
+"""How robust an encoder is: a linear probe, trained on clean features, is tested on corrupted or drifting images."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -24,10 +24,10 @@ STRENGTH = 1e-2  # of the probe's penalty, as `linear_probe` mostly chooses
 
 @dataclass(frozen=True)
 class Robust:
-    """stability: None where perturbation sequences were not asked for.
+    """stability: None unless perturbation sequences were asked for.
 
     right: whether each test image is classified correctly when it is clean.
-    by_image: of each the share of corruptions and severities under which it is classified correctly.
+    by_image: for each test image, the share of corruptions and severities under which it is classified correctly.
     """
 
     images: int
@@ -58,7 +58,7 @@ def robust_encoder(
     compute: Compute = CPU,
     seed: int = 0,
 ) -> Robust:
-    """The encoder under the 15 corruptions, and along the 14 perturbations where asked for.
+    """Test the encoder under the 15 corruptions and, if asked for, along the 14 perturbations.
 
     A linear classifier is fitted to the clean features of the training images.  images: of the test part, at most.
     """

@@ -1,4 +1,4 @@
-"""From what a person gives to an encoder with its pre-processing.  Every command that judges encoders starts here.
+"""Opens an encoder of any source, with its pre-processing.  Every command that judges encoders starts here.
 
 | given | pre-processing by |
 |---|---|
@@ -51,9 +51,9 @@ class Encoder:
     name: as it was given.  prepare: pixels of `view(images)` -> what `net` takes.
     words: how images are prepared, for a person.  size, channels: at which images are read.
     folder: of a run or an exported encoder, where results lie beside it.
-    about: what it is, for files of results.  random: whether its weights were asked to be random.
-    rows: of a file of features, which has no network; `net` gives them back as they are.
-    untrained: makes the same networks before training, by name.  depends: what these depend on.
+    about: a description, for files of results.  random: whether random weights were asked for.
+    rows: those of a file of features.  It has no network; `net` returns the rows unchanged.
+    untrained: makes the networks before training, by name.  depends: what these depend on.
 
     >>> Encoder("mine", nn.Flatten(), prepare=lambda x: x / 255, words="in [0, 1]", size=8, channels=3, about={}).random
     False
@@ -75,7 +75,7 @@ class Encoder:
     depends: Json = field(default_factory=dict)
 
     def introduction(self) -> str:
-        """What is judged, and how its images are prepared: the line that every command prints."""
+        """One line, which every command prints: the encoder's name, and how its images are prepared."""
         random = "random weights, as pretrained=false asks; " if self.random else ""
         return f"{self.name}: {random}images: {self.words}"
 
@@ -127,7 +127,7 @@ def open_source(spec: str | Path, *, pretrained: bool = True, size: int = 0) -> 
     """The encoder that `spec` names; see the table above.
 
     pretrained: False takes timm/NAME and hf/NAME with random weights.
-    size: of the images, other than the model's own; for those that are not of reglet.
+    size: of the images, if it should differ from the model's own; not for runs of reglet.
 
     >>> found = open_source("reglet.backbones:ConvNet", size=32)
     >>> found.net.dim, found.words[:28]

@@ -1,6 +1,6 @@
-"""What the same probes read without training: from random weights, and from raw pixels.
+"""The scores of the same probes without training: on random weights, and on raw pixels.
 
-A score means little until these two stand beside it.  They are computed once, and kept in the directory of the run.
+A score means little without these two beside it.  They are computed once, and kept in the directory of the run.
 """
 
 import hashlib

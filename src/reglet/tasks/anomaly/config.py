@@ -36,7 +36,7 @@ class AnomalyConfig(TaskConfig):
     model: str = option("itransformer-small", "the network, of the published size or small", *NETWORKS)
     window: int = option(100, "points that the network sees at a time")
     width: int = option(0, "features of the network; 0: its own default")
-    ratio: float = option(1.0, "per cent of all points, of training and test together, that are called anomalous")
+    ratio: float = option(1.0, "per cent of all points (training and test together) that are called anomalous")
     steps: int = option(200, "optimizer steps")
     lr: float = option(3e-3, "learning rate, after a short warm-up and before a cosine")
     out: str = option("runs/anomaly", "directory of the runs and task.json")

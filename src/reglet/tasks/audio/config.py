@@ -33,12 +33,12 @@ class AudioConfig(TaskConfig):
     data: str = option("", "a .npz of log-mel clips, or a folder class/*.wav; nothing: tones that are made on the fly")
     model: str = option("tdnn-small", "the network, of the published size or small", *NETWORKS)
     lr: float = option(3e-3, "learning rate, after a short warm-up and before a cosine")
-    fold: int = option(0, "of a file with folds: the one that is tested, the others train; 0: by its split")
-    frames: int = option(0, "longer clips are cut to so many frames, shorter ones end in silence; 0: as the longest")
+    fold: int = option(0, "for a file with folds: the fold to test, the others train; 0: by its split")
+    frames: int = option(0, "clips are cut or padded with silence to so many frames; 0: to the longest")
     pool: int = option(1, "average so many neighbouring bands and frames, for speed")
-    mels: int = option(40, "bands, of a folder of .wav")
-    window: float = option(0.025, "seconds of a frame, of a folder of .wav")
-    hop: float = option(0.01, "seconds between frames, of a folder of .wav")
+    mels: int = option(40, "bands, for a folder of .wav")
+    window: float = option(0.025, "seconds of a frame, for a folder of .wav")
+    hop: float = option(0.01, "seconds between frames, for a folder of .wav")
     out: str = option("runs/audio", "directory of the runs and task.json")
 
     def __post_init__(self) -> None:

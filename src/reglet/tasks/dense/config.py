@@ -10,7 +10,7 @@ from reglet.tasks.config import TaskConfig
 class DenseConfig(TaskConfig):
     data: str = option("", "a .npz, or a folder with images/ and masks/, as task=segmentation; nothing: ink of digits")
     encoder: str = option("", "directory of the run whose encoder is read; nothing: `model` with random weights")
-    model: str = option("vit_mini", "the network, where no encoder is given (see reglet list models)")
+    model: str = option("vit_mini", "the network, if no encoder is given (see reglet list models)")
     layers: str = option("", "blocks that are read together, such as blocks.1,blocks.3; nothing: the last tokens")
     size: int = option(32, "side of the square that images are resized to, in pixels")
     batch: int = option(16, "images per step")

@@ -20,16 +20,18 @@ class FewShotConfig(TaskConfig):
         "", f"a .npz with {', '.join(NEEDED)} and, where known, class_features and train_views; nothing: digits' pixels"
     )
     model: str = option("tip-adapter-f", ", ".join(MODELS), *MODELS)
-    shots: int = option(16, "training features of each class; which ones, the seed decides")
-    alpha: float = option(1.0, "of Tip-Adapter's cache beside the class embeddings")
-    beta: float = option(5.5, "how fast its cache forgets with distance")
-    scale: float = option(0.0, f"of the cosines to class embeddings; 0: {CLIP:g}, CLIP's, where given, {MEANS:g} else")
-    heads: int = option(1, "of Meta-Adapter's attention")
+    shots: int = option(16, "training features of each class; the seed chooses them")
+    alpha: float = option(1.0, "weight of Tip-Adapter's cache beside the class embeddings")
+    beta: float = option(5.5, "how fast the cache's weight falls with distance")
+    scale: float = option(
+        0.0, f"factor of the cosines to class embeddings; 0: {CLIP:g} as CLIP if they are given, else {MEANS:g}"
+    )
+    heads: int = option(1, "heads of Meta-Adapter's attention")
     steps: int = option(100, "optimizer steps; 0: epochs decide")
     lr: float = option(1e-3, "largest learning rate, as it is: not scaled by the batch")
     batch: int = option(256, "shots per step; Meta-Adapter takes all of them, in episodes")
     episodes: int = option(
-        1, "of Meta-Adapter per step, a multiple of the devices; each has the shots in another order"
+        1, "episodes of Meta-Adapter per step, a multiple of the devices; each orders the shots anew"
     )
     out: str = option("runs/few-shot", "directory of the runs and task.json")
 

@@ -15,35 +15,39 @@ OBJECTIVES = ("views", "predict")
 
 @dataclass(frozen=True, kw_only=True)
 class SeriesSSLConfig(TaskConfig):
-    data: str = option("", "labelled clips as of task=audio, or machines as of task=anomaly; nothing: made sines")
+    data: str = option("", "labelled clips as for task=audio, or machines as for task=anomaly; nothing: made sines")
     model: str = option("conv1d", "the network", "conv1d")
     objective: str = option("views", "embed two views alike, or predict the next frame's embedding", *OBJECTIVES)
     loss: str = option(
         "visreg",
-        "visreg, smi, none: invariance or prediction alone, or random: no training; to predict also sigreg, swd, ... "
+        "visreg, smi, none (invariance or prediction alone) or random (no training); to predict also sigreg, swd, ... "
         "(see reglet list attach)",
     )
     lam: float = option(0.6, "share of the regularizer in visreg, against invariance")
     weight: str = option(
-        "", "to predict: weight of the regularizer, or a schedule; nothing: 0.1 of sigreg, otherwise 1"
+        "", "to predict: weight of the regularizer, or a schedule; nothing: 0.1 for sigreg, otherwise 1"
     )
     detach: bool = option(False, "to predict: no gradient through what is predicted")
     frame: int = option(8, "to predict: points of a series that are one frame")
-    together: bool = option(True, "to predict: regularize the frames of all moments as one batch; false: LeWM's, each")
-    dropout: float = option(0.1, "to predict: of the network that predicts")
+    together: bool = option(
+        True, "to predict: regularize all moments as one batch; false: each moment alone, as in LeWM"
+    )
+    dropout: float = option(0.1, "to predict: dropout of the predictor")
     slices: int = option(256, "directions of visreg and sigreg")
     batch: int = option(128, "series per step")
     lr: float = option(2e-3, "learning rate, after a short warm-up and before a cosine")
     window: int = option(64, "points of a machine that are one series")
-    fold: int = option(0, "of clips with folds: the one that is tested; 0: by their split")
-    frames: int = option(0, "clips are cut or end in silence, to so many frames; 0: as the longest")
-    pool: int = option(1, "of clips: average so many neighbouring bands and frames")
+    fold: int = option(0, "for clips with folds: the fold to test; 0: by their split")
+    frames: int = option(0, "clips are cut or padded with silence to so many frames; 0: to the longest")
+    pool: int = option(1, "for clips: average so many neighbouring bands and frames")
     crop: float = option(0.6, "views: smallest share of a series that a crop keeps")
     gain: float = option(1.3, "views: largest factor of the values")
-    jitter: float = option(0.3, "views: largest deviation of the noise, the series having 1")
+    jitter: float = option(0.3, "views: largest deviation of the noise; the series have 1")
     time_mask: float = option(0.2, "views: largest share of the time without values")
     band_mask: float = option(0.2, "views: largest share of the channels without values")
-    neighbours: int = option(5, "of machines: training windows whose mean distance is the score of a test window")
+    neighbours: int = option(
+        5, "for machines: score of a test window: mean distance to so many nearest training windows"
+    )
     out: str = option("runs/series-ssl", "directory of the runs and task.json")
 
     def __post_init__(self) -> None:
