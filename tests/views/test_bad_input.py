@@ -54,7 +54,7 @@ def boxes(*box: int) -> torch.Tensor:
         (lambda: views.quarter_turn(X[..., :6], torch.tensor([0, 1])), ValueError, "square images, got 8 x 6"),
         (lambda: views.Normalize((0.5,), (0.5, 0.5)), ValueError, "one mean and one std .* got 1 and 2"),
         (lambda: views.Normalize((0.5,), (0.0,)), ValueError, "std must be a positive number, got 0.0"),
-        (lambda: views.Policy((VIEW,), n_global=2), ValueError, "of 1 views .* got 2"),
+        (lambda: views.Policy((VIEW,), n_global=2), ValueError, "number of views, 1; got 2"),
         (lambda: views.Policy((VIEW, views.View(9)), n_global=2), ValueError, r"one size, got \[8, 9\]"),
         (lambda: views.Policy((VIEW,), n_global=1).apply(X, []), ValueError, "each of the 1 views, got 0"),
         (lambda: views.policy("visrag", size=8), ValueError, "Did you mean 'visreg'.* There are: visreg, .* plain"),
