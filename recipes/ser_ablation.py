@@ -30,7 +30,7 @@ ARMS: dict[str, dict[str, Any]] = {
     "without flips": SER | {"flips": False},
     "without scale": SER | {"scales": False},
 }
-OTHERS = {"without flips": 2, "without scale": 2}  # of these nothing is printed that two cores could see
+OTHERS = {"without turns": 5, "without flips": 2, "without scale": 2}  # what is printed of these, two cores cannot see
 REFERENCE = {arm: "stage 2" if arm.startswith("without") else "lambda = 0" for arm in ARMS if arm != "lambda = 0"}
 
 _turns = partial(Printed, where="table 4", measure="rot 3", gated=False)
