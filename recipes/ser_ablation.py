@@ -8,7 +8,10 @@ Printed   MoCo-v3, ViT-S/16, ImageNet-1k, linear probe and scores for turns, fli
 Design    recipes/ser_encoder.py with VISReg: a conv net 32-64-128, 3,000 CIFAR-10 images, 3 epochs of 128, stages in
           the place of layers; SER with a fifth of the gradient; seeds 1 to 5.  Figures and minutes:
           recipes/summaries/ser_ablation.json.
-Found     FOUND
+Found     SER is felt most at the stage where it stands: at stage 2 the maps of stage 2 follow turns by 0.10 more than
+          with lambda = 0, and those of stage 3 by 0.05; at stage 3 its own maps by 0.08.  By the maps of stage 3 the
+          paper's order holds by the means: the later SER stands, the better turns are followed.  Without turns among
+          the transforms turns are followed by 0.11 to 0.15 less, and accuracy does not fall.
 Before    A ViT of six blocks (2026-11-16, three seeds), below raw pixels, followed turns by .09, .18, .24 and .30 more
           with SER at layers 1, 2, 3 and 6; without turns or scale among the transforms it followed these less.
 """
