@@ -45,8 +45,8 @@ with its 95 % interval (Student's t). `python -m recipes.pages` writes this page
 - An *underpowered* claim is beyond two cores if its seeds would take more than {budget} CPU minutes, or exceed 1,000.
 - *Dose* is the regularizer's share of the gradient at the start, halfway and at the end of training.
 - *Transcribed* lines come from an older design. They were copied from the rounded tables in the recipes' headers, with
-  the gates that could be read there, and have not been run again. A line goes when new runs answer the same claim of the same
-  table by the same measure.
+  the gates that could be read there, and have not been run again. A line goes when new runs answer the same claim
+  of the same table by the same measure.
 - The runs behind the other lines are in `recipes/runs/`. A recipe's command continues from there."""
 BUDGET = 240  # CPU minutes: two hours of two cores
 LEFT, WIDTH, ROW, LEAST, MOST = 470, 340, 20, -3.0, 4.0  # of the figure: pixels, and multiples of the printed effect
