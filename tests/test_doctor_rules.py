@@ -1,12 +1,15 @@
 """The Doctor's own arithmetic, by hand: when it looks, what it keeps, what it says.  No network is trained here."""
 
 import math
+import subprocess
+import sys
 import warnings
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import torch
+from tests.diagnostics.test_collapse import as_users_have_it
 from torch import Tensor, nn
 
 import reglet
@@ -229,9 +232,10 @@ def test_where_embeddings_tell_images_apart_features_have_not_collapsed() -> Non
 
 
 def test_two_views_without_features_are_judged_without_what_they_share() -> None:
-    verdict = Doctor(every=1, grace=0).observe(shared_part(30.0, noise=0.2))
-    assert verdict is not None
-    assert verdict.name == "healthy"
+    for noise in (0.2, 1.8):
+        verdict = Doctor(every=1, grace=0).observe(shared_part(30.0, noise=noise))
+        assert verdict is not None
+        assert verdict.name == "healthy"
     verdict = Doctor(every=1, grace=0).observe(shared_part(300.0, noise=0.2))
     assert verdict is not None
     assert verdict.name == "complete collapse"
@@ -622,6 +626,27 @@ def test_what_is_no_embedding_is_named() -> None:
         with pytest.raises(kind, match=says):
             check_embeddings(wrong, None)  # type: ignore[arg-type]
     check_embeddings([torch.zeros(2, 1)], torch.zeros(2, 1))
+
+
+@as_users_have_it()
+def test_other_types_are_refused() -> None:
+    wrong: Any = 2.5
+    with pytest.raises(ValueError, match=r"every is a whole number of at least 1, got 2\.5"):
+        Doctor(every=wrong)
+    wrong = [torch.zeros(4, 8), [1.0]]
+    with pytest.raises(TypeError, match=r"as floating-point tensors; got \['torch.float32', 'list'\]"):
+        Doctor().observe(wrong)
+
+
+def test_a_warning_points_at_the_line_that_called() -> None:
+    """In a process of its own: the test run's checker of types stands between caller and doctor."""
+    lines = (
+        "import torch, reglet",
+        "doctor = reglet.Doctor(every=1, grace=0)",
+        *["doctor.observe(torch.ones(64, 8))"] * 2,
+    )
+    done = subprocess.run([sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True)
+    assert done.stderr.startswith("<string>:4: DoctorWarning: step 2: complete collapse."), done.stderr
 
 
 def test_a_model_is_no_condition() -> None:
