@@ -21,7 +21,13 @@ RECIPES = [
 ]
 
 
-OWN_GATES = ("few_shot_adapters", "photo_to_sketch")  # the means of the shots; how much of the distance is bridged
+OWN_GATES = (
+    "few_shot_adapters",  # the means of the shots
+    "photo_to_sketch",  # how much of the distance is bridged
+    "costs",  # nothing is trained
+    "smi_dynamics",  # both of these look at training as it goes: it need not have settled
+    "visreg_correlation",
+)
 
 
 def load(path: Path) -> float:
