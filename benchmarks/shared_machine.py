@@ -19,11 +19,12 @@ BUSY = "while True: pass"
 POLICIES: dict[str, dict[str, str]] = {
     "torch's own": {},
     "spin 10,000": {"GOMP_SPINCOUNT": "10000"},
+    "spin 4,000": {"GOMP_SPINCOUNT": "4000"},
     "spin 1,000": {"GOMP_SPINCOUNT": "1000"},
     "spin 100": {"GOMP_SPINCOUNT": "100"},
     "passive": {"OMP_WAIT_POLICY": "passive"},
 }
-OWN, CHOSEN = "torch's own", "spin 1,000"  # the second is that of reglet.cli.dispatch.choose_waiting
+OWN, CHOSEN = "torch's own", "spin 4,000"  # the second is that of reglet.cli.dispatch.choose_waiting
 CHOSEN_BY_USER = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
