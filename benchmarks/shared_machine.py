@@ -24,7 +24,7 @@ POLICIES: dict[str, dict[str, str]] = {
     "spin 100": {"GOMP_SPINCOUNT": "100"},
     "passive": {"OMP_WAIT_POLICY": "passive"},
 }
-OWN, CHOSEN = "torch's own", "spin 4,000"  # the second is that of reglet.cli.dispatch.choose_waiting
+OWN, CHOSEN = "torch's own", "spin 1,000"  # the second is that of reglet.cli.dispatch.choose_waiting
 CHOSEN_BY_USER = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
