@@ -49,6 +49,8 @@ Found     SIM changes nothing that matters at this size: 62 of the 64 intervals 
 """
 
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -60,8 +62,9 @@ from reglet.tasks.anomaly import TASK, AnomalyConfig, Machines
 from reglet.tasks.anomaly.task import judge
 from reglet.tasks.config import AUTO
 
-RATIO = {"smd3": 0.5, "asd12": 1.0, "msl_telemanom": 1.0, "smap_telemanom": 1.0}  # Time-Series-Library's; ASD is ours
-MODELS = ("mambats", "itransformer", "lightts", "timesnet")
+RATIO = {"smd3": 0.5, "msl_telemanom": 1.0, "smap_telemanom": 1.0}  # Time-Series-Library's
+TITLES = {"mambats": "MambaTS", "itransformer": "iTransformer", "lightts": "LightTS", "timesnet": "TimesNet"}
+MODELS = tuple(TITLES)
 PAPER = {  # adjusted F1 without and with SIM
     ("msl_telemanom", "mambats"): (78.13, 81.68),
     ("msl_telemanom", "itransformer"): (72.38, 79.50),
@@ -111,6 +114,17 @@ def chance(data: Machines, *, ratio: float, seed: int) -> Scores:
     return {score: 100 * value for score, value in judge(train, test, data, ratio=ratio).items()}
 
 
+def by_area(printed: Sequence[Printed]) -> list[Printed]:
+    """The claims, and each again by `f1_area`.
+
+    Random scores win by adjusted F1 on MSL and SMAP, whatever is trained, so no effect could show by it.  The area
+    under F1 over the share K of a segment that must be found (Kim et al., AAAI 2022) is F1 in the same unit.  It has
+    the printed measure at its one end, F1 without adjustment at the other, and nothing to choose.  It was taken before
+    any run was scored by it.
+    """
+    return [*printed, *(replace(p, claim=f"{p.claim}, area over K", measure="f1_area") for p in printed)]
+
+
 RECIPE = Recipe(
     name="anomaly_sim",
     paper="rhoSIM",
@@ -122,17 +136,19 @@ RECIPE = Recipe(
     arms={"without": {}, "with SIM": {"sim": AUTO}, "random scores": {}},
     folds=tuple(f"{name}, {model}" for name in RATIO for model in MODELS),
     base={"with SIM": "without"},
-    measures=("adjusted_f1", "auroc", "auroc_within", "f1"),
-    printed=tuple(
-        Printed(
-            f"SIM helps {model} on {name.split('_')[0]}",
-            "table 9",
-            "with SIM",
-            "without",
-            round(after - before, 2),
-            folds=(f"{name}, {model}",),
-        )
-        for (name, model), (before, after) in PAPER.items()
+    measures=("adjusted_f1", "f1_area", "auroc", "auroc_within", "f1"),
+    printed=by_area(
+        [
+            Printed(
+                f"SIM helps {TITLES[model]} on {name.split('_')[0].removesuffix('3').upper()}",
+                "table 9",
+                "with SIM",
+                "without",
+                round(after - before, 2),
+                folds=(f"{name}, {model}",),
+            )
+            for (name, model), (before, after) in PAPER.items()
+        ]
     ),
     reference="random scores",
 )

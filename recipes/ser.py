@@ -80,6 +80,7 @@ RECIPE = recipe(
     measures=("clean", "corrupted", "perturbed", "flip rate"),
     fewer={"random weights": 2, "SER as released": 2},
     corrupted=200,
+    seeds=12,
 )
 
 if __name__ == "__main__":

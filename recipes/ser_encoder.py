@@ -263,6 +263,7 @@ def recipe(
     data: Path = DATA / "cifar10_12k.npz",
     measures: Sequence[str] = (),
     fewer: Mapping[str, int] | None = None,
+    seeds: int = 5,
     **changes: Any,
 ) -> Recipe[Data]:
     """What the recipes of SER share.  baseline: the arm that has to be above raw pixels."""
@@ -279,6 +280,7 @@ def recipe(
         measures=(*MEASURES, *measures),
         once=("raw pixels",),
         fewer=fewer or {},
+        seeds=seeds,
         printed=printed,
         baseline=baseline,
         reference="raw pixels",

@@ -91,6 +91,7 @@ RECIPE = Recipe(
     folds=SPEAKERS,
     trial_folds=SPEAKERS[:2],
     seeds=8,
+    fewer={name: 5 for name in (*NAMES, PIXELS) if "half rate" in name or name == PIXELS},
     base=BASE,
     baseline=BASE,
     reference=PIXELS,

@@ -63,6 +63,35 @@ def test_adjustment_is_that_of_the_published_loop() -> None:
         assert torch.equal(adjusted(predicted, labels), expected)
 
 
+@pytest.mark.parametrize("above", [0.0, 0.1, 1 / 3, 0.5, 0.9, 1.0])
+def test_a_share_of_a_segment_by_the_published_rule(above: float) -> None:
+    """Kim et al.: a segment whose share of found points exceeds K is found as a whole."""
+    g = torch.Generator().manual_seed(0)
+    for _ in range(10):
+        labels = (torch.rand(60, generator=g) < 0.4).repeat_interleave(3)
+        predicted = torch.rand(180, generator=g) < 0.4
+        expected, t = predicted.clone(), 0
+        while t < 180:
+            end = t
+            while end < 180 and labels[end]:
+                end += 1
+            if end > t and predicted[t:end].sum() > above * (end - t):
+                expected[t:end] = True
+            t = max(end, t + 1)
+        assert torch.equal(adjusted(predicted, labels, above=above), expected)
+        if above == 1:
+            assert torch.equal(expected, predicted), "nothing is adjusted"
+
+
+def test_the_area_by_hand() -> None:
+    """Three of four points of the only segment are found, and one beside it: F1 is 8 / 9 up to K = 0.7, then 6 / 8."""
+    machine = Machine("m", torch.zeros(9, 1), torch.zeros(9, 1), bits("001111000"))
+    found = judge(torch.zeros(91), [bits("101110000").float()], Machines((machine,)), ratio=4.0)
+    assert found["adjusted_f1"] == pytest.approx(8 / 9)
+    assert found["f1"] == pytest.approx(6 / 8)
+    assert found["f1_area"] == pytest.approx(0.7 * 8 / 9 + 0.1 * (8 / 9 + 6 / 8) / 2 + 0.2 * 6 / 8)
+
+
 def test_nothing_found_scores_zero() -> None:
     assert detection(bits("0000"), bits("0110")) == (0, 0, 0)
     assert detection(bits("1001"), bits("0110")) == (0, 0, 0)
@@ -105,6 +134,7 @@ def test_random_scores_look_good_after_adjustment() -> None:
     assert found["adjusted_recall"] == pytest.approx(1 - 0.99**200, abs=0.07)
     assert found["adjusted_f1"] > 0.8
     assert found["f1"] < 0.03
+    assert found["f1_area"] < 0.1, "which chance does not win"
     assert found["auroc"] == pytest.approx(0.5, abs=0.01)  # a standard error of 0.0015
 
 

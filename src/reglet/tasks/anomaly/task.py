@@ -83,17 +83,20 @@ def judge(train: Tensor, test: list[Tensor], data: Machines, *, ratio: float) ->
 
     auroc is that of all points together, so it also compares machines: where anomalies are in those that are easy to
     reconstruct it is below one half though points are ranked well in each.  auroc_within is the mean over machines.
+    f1_area is the area under F1 over the share of a segment that must be found, from 0 (adjusted_f1) to 1 (f1): the
+    measure that Kim et al. (AAAI 2022) propose, because random scores win by adjusted_f1.
     """
     limit = threshold(train, torch.cat(test), ratio=ratio)
     labels = torch.cat([one.labels for one in data.series])
-    plain = torch.cat([scores > limit for scores in test])
-    whole = torch.cat([adjusted(s > limit, one.labels) for s, one in zip(test, data.series, strict=True)])
-    before, after = detection(plain, labels), detection(whole, labels)
+    found = [(scores > limit, one.labels) for scores, one in zip(test, data.series, strict=True)]
+    curve = [detection(torch.cat([adjusted(*pair, above=k / 10) for pair in found]), labels) for k in range(11)]
+    after, before = curve[0], curve[-1]
     return {
         "auroc": multilabel_auroc(torch.cat(test)[:, None], labels[:, None]),
         "auroc_within": within(test, data),
         **before._asdict(),
         **{f"adjusted_{name}": value for name, value in after._asdict().items()},
+        "f1_area": float(torch.trapezoid(torch.tensor([one.f1 for one in curve], dtype=torch.float64), dx=0.1)),
     }
 
 
