@@ -60,8 +60,13 @@ def test_what_is_left_counts_the_piece_under_way(monkeypatch: pytest.MonkeyPatch
     assert runs.left(training) == ""
     training.advance(5)
     assert runs.left(training) == ", 3 min 30 s left"  # 30 s for an eighth
+    assert runs.left(progress.Work("scores", 10)) == ", 3 min 30 s left"  # its next piece does not undo that
     runs.advance(1)
     assert runs.left() == ", 1 min 30 s left"
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: 40.0)
+    assert runs.left() == ", 1 min 20 s left"
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: 99.0)
+    assert runs.left() == ", 1 min 0 s left"  # the second takes longer than the first; those after it do not start late
 
 
 def test_a_library_call_is_silent(soon: None, capsys: pytest.CaptureFixture[str]) -> None:
@@ -89,7 +94,7 @@ def test_what_fails_is_not_left_on_the_screen(soon: None, capsys: pytest.Capture
         with pytest.raises(ValueError):
             list(progress.track(items(), "reading"))
         time.sleep(0.4)
-    assert "reading" not in capsys.readouterr().err
+    assert not re.search("^reading", capsys.readouterr().err, re.MULTILINE)
     with progress.shown():
         assert list(progress.track([1, 2], "reading")) == [1, 2]
 
@@ -111,3 +116,36 @@ def test_bars_on_a_terminal(soon: None) -> None:
         assert text in drawn
     assert drawn.endswith("\x1b[2K")  # nothing of the bars stays
     assert screen.live is None
+
+
+def test_a_log_names_short_pieces_when_nothing_was_said_yet(soon: None, capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.shown():
+        for _ in range(100):  # each shorter than what is shown by itself
+            with progress.work("starting eval"):
+                time.sleep(0.01)
+        assert re.match(r"starting eval\n", capsys.readouterr().err)
+
+
+def test_a_log_speaks_between_two_pieces(soon: None, capsys: pytest.CaptureFixture[str]) -> None:
+    with progress.shown():
+        time.sleep(0.3)
+        assert capsys.readouterr().err == ""  # nothing has begun
+        with progress.work("features"):
+            pass
+        wait_for(r"^after features: still at work\n", capsys)
+        wait_for(r"after features: still at work\n", capsys)  # and again after the longer silence
+
+
+def test_bars_name_a_short_piece_when_there_was_nothing_to_see(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now)
+    screen, slow = progress.Bars(None), progress.Work("slow")
+    assert screen.worth_showing([slow]) == [False]
+    now = 1.1
+    quick = progress.Work("quick")
+    assert screen.worth_showing([quick]) == [True]
+    assert screen.worth_showing([slow, quick]) == [True, False]
+    assert screen.worth_showing([quick]) == [False]  # the slow one was seen just now
+    now = 2.2
+    assert screen.worth_showing([progress.Work("next")]) == [True]
+    assert screen.worth_showing([]) == []

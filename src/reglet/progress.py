@@ -8,7 +8,8 @@
         progress.line("a sentence, above the bar")
 
 Everything goes to stderr.  In a log, a thread prints the name of a piece of work after a second, and again after every
-30 s without a line.  Of many pieces it soon says how long all of them will take.
+25 s without a line.  Of many pieces it soon says how long all of them will take.  Short pieces are shown too, if there
+was nothing to see for a second.
 """
 
 import os
@@ -21,7 +22,7 @@ from itertools import pairwise
 from typing import Any, TypeVar
 
 T = TypeVar("T")
-SLOW, QUIET = 1.0, 30.0  # seconds until work is shown, and between the lines of a log
+SLOW, QUIET = 1.0, 25.0  # seconds until work is shown, and between the lines of a log
 STEADY = 3  # parts of the first piece of many after which a log says how long all of them take
 
 
@@ -31,9 +32,11 @@ class Work:
     def __init__(self, name: str, total: int | None = None, *, done: int = 0) -> None:
         self.name, self.total, self.done, self.text = name, total, done, ""
         self.first, self.since = done, time.perf_counter()
+        self.advanced, self.part = self.since, 0.0  # when it last advanced, and how far the next part is
 
     def advance(self, count: int = 1) -> None:
         self.done += count
+        self.advanced, self.part = time.perf_counter(), 0.0
 
     def note(self, text: str) -> None:
         """Sets the text behind the bar."""
@@ -50,14 +53,23 @@ class Work:
     def left(self, inside: "Work | None" = None) -> str:
         """The time that is left, if it is known.
 
-        inside: the piece of this work that is under way.  What is done of it counts.
+        Parts that are done tell how long the others take.  Before the first is done, what is done of its own pieces
+        tells it.
+
+        inside: the piece of this work that is under way.
         """
-        part = inside.done / inside.total if inside is not None and inside.total else 0.0
-        done = self.done + part
-        if self.total is None or done <= self.first:
+        if inside is not None and inside.total:
+            self.part = max(self.part, inside.done / inside.total)  # a second piece does not undo the first
+        now = time.perf_counter()
+        if self.total is None or self.done + self.part <= self.first:
             return ""
-        passed = time.perf_counter() - self.since
-        return f", {duration(passed / (done - self.first) * (self.total - done))} left"
+        if self.done > self.first:
+            each = (self.advanced - self.since) / (self.done - self.first)
+            begun = min(now - self.advanced, each)
+        else:
+            begun = now - self.since
+            each = begun / self.part
+        return f", {duration(each * (self.total - self.done) - begun)} left"
 
 
 def duration(seconds: float) -> str:
@@ -98,26 +110,34 @@ class Lines(Screen):
     def __init__(self) -> None:
         super().__init__()
         self.said, self.named = time.perf_counter(), set[int]()
+        self.patience = SLOW  # how long it is silent: short before the first line
+        self.latest: Work | None = None  # the last that began; it may be done
         self.foreseen = 0  # the work of which the time that it takes was said
         self.closed = threading.Event()
         self.thread = threading.Thread(target=self._watch, daemon=True)
         self.thread.start()
 
     def line(self, text: str) -> None:
-        self.said = time.perf_counter()
+        self.said, self.patience = time.perf_counter(), QUIET
         print(text, file=sys.stderr, flush=True)
+
+    def begin(self, work: Work) -> None:
+        super().begin(work)
+        self.latest = work
 
     def _watch(self) -> None:
         while not self.closed.wait(0.25):
             if stack := list(self.stack):
                 self._look(stack)
+            elif self.latest is not None and time.perf_counter() - self.said > self.patience:
+                self.line(f"after {self.latest.name}: still at work")
 
     def _look(self, stack: list[Work]) -> None:
         now, work = time.perf_counter(), stack[-1]
         unknown = id(work) not in self.named and now - work.since > SLOW
         whole = stack[0]
         foreseen = len(stack) > 1 and bool(whole.left(stack[1])) and stack[1].done >= STEADY
-        if unknown or now - self.said > QUIET or (foreseen and self.foreseen != id(whole)):
+        if unknown or now - self.said > self.patience or (foreseen and self.foreseen != id(whole)):
             self.named.update(map(id, stack))
             if foreseen:
                 self.foreseen = id(whole)
@@ -143,11 +163,12 @@ class Bars(Screen):
         super().__init__()
         self.console = console
         self.live: Any = None
+        self.seen = time.perf_counter()  # when there was last something to see
 
     def begin(self, work: Work) -> None:
         super().begin(work)
         if self.live is None:
-            self.live = _live(self.stack, self.console)
+            self.live = _live(self)
             self.live.start()
 
     def end(self, work: Work) -> None:
@@ -156,6 +177,7 @@ class Bars(Screen):
             self.close()
 
     def line(self, text: str) -> None:
+        self.seen = time.perf_counter()
         self.console.print(text, markup=False, highlight=False, soft_wrap=True)
 
     def close(self) -> None:
@@ -163,8 +185,19 @@ class Bars(Screen):
             self.live.stop()
             self.live = None
 
+    def worth_showing(self, works: list[Work]) -> list[bool]:
+        """Which of the works, the innermost last: those that take more than a second.  If there are none and nothing
+        was to be seen for a second, the innermost."""
+        now = time.perf_counter()
+        slow = [now - work.since >= SLOW for work in works]
+        if any(slow):
+            self.seen = now
+        elif works and now - self.seen > SLOW:
+            slow[-1] = True
+        return slow
 
-def _live(stack: list[Work], console: Any) -> Any:
+
+def _live(screen: Bars) -> Any:
     from rich.live import Live
     from rich.progress_bar import ProgressBar
     from rich.spinner import Spinner
@@ -175,11 +208,12 @@ def _live(stack: list[Work], console: Any) -> Any:
 
     def draw() -> Table:
         table = Table.grid(padding=(0, 1))
-        works = list(stack)
-        for i, work in enumerate(works):
-            passed = time.perf_counter() - work.since
-            if passed < SLOW:
+        works = list(screen.stack)
+        for i, worth in enumerate(screen.worth_showing(works)):
+            if not worth:
                 continue
+            work = works[i]
+            passed = time.perf_counter() - work.since
             bar = spinner if work.total is None else ProgressBar(total=work.total, completed=work.done, width=20)
             inside = works[i + 1] if i + 1 < len(works) else None
             words = duration(passed) + work.left(inside) + ("  " if work.text else "") + work.text
@@ -188,7 +222,7 @@ def _live(stack: list[Work], console: Any) -> Any:
 
     # Text printed to a file still goes there; text printed to the terminal appears above the bar.
     catch: dict[str, Any] = {"redirect_stdout": sys.stdout.isatty(), "redirect_stderr": sys.stderr.isatty()}
-    return Live(get_renderable=draw, console=console, transient=True, refresh_per_second=4, **catch)
+    return Live(get_renderable=draw, console=screen.console, transient=True, refresh_per_second=4, **catch)
 
 
 _screen = Screen()

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reglet.cli.loading import load
 from reglet.cli.words import (
     COMPUTE,
     COMPUTE_HELP,
@@ -73,6 +74,7 @@ def doctor(words: list[str]) -> int:
     given_as, given = encoders("doctor", words, ("run", "data", "images", "seed", *GIVEN, *COMPUTE))
     sets = several(given.get("data", ""))
     how = {"images": whole("images", given, 1000), "seed": whole("seed", given, 0), "says": print, **computing(given)}
+    load("reglet.evaluate")
     from reglet.evaluate.examine import examine
     from reglet.evaluate.source import keys_for
 

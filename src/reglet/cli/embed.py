@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from reglet.cli.loading import load
 from reglet.cli.words import (
     COMPUTE,
     COMPUTE_HELP,
@@ -50,6 +51,7 @@ def embed(words: list[str]) -> int:
     many = len(given_as) > 1 or len(sets) > 1
     if many and out.suffix:
         raise ValueError(f"out= is a folder for the files of {len(given_as)} encoders and {len(sets)} sets, got {out}")
+    load("reglet.evaluate")
     from reglet.evaluate.embed import embed as write_features
     from reglet.evaluate.source import keys_for
 

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from reglet.cli.loading import load
 from reglet.cli.words import (
     COMPUTE,
     COMPUTE_HELP,
@@ -65,6 +66,7 @@ def evaluate(words: list[str]) -> int:
     blocks, batch = whole("blocks", given, 1, least=1), whole("batch", given, 256, least=1)
     seed = whole("seed", given, 0)
     out = Path(given["out"]) if "out" in given else None
+    load("reglet.evaluate")
     from reglet.evaluate.compute import compute
     from reglet.evaluate.evaluation import require_probes
     from reglet.evaluate.one import REPORT, evaluate_encoder, write_evaluation

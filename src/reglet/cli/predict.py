@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reglet.cli.loading import load
 from reglet.cli.words import COMPUTE, COMPUTE_HELP, OK, asks_help, computing, pairs, whole
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ def predict(words: list[str]) -> int:
     given |= dict(zip(names, places, strict=False))
     batch = whole("batch", given, 256, least=1)
     out = Path(given["out"]) if "out" in given else None
+    load("reglet.evaluate")
     from reglet.cli.screen import screen
     from reglet.evaluate.columns import require_suffix
     from reglet.evaluate.predict import predict as classify

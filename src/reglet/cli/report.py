@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from reglet.cli.loading import load
 from reglet.cli.words import ENCODERS_HELP, GIVEN, OK, asks_help, pairs, several, sourcing, whole
 
 HELP = (
@@ -40,6 +41,7 @@ def report(words: list[str]) -> int:
     if not places:
         raise ValueError("reglet report needs one directory or more, such as runs/a; see reglet report --help")
     points, robust = whole("points", given, 1000, least=4), whole("robust", given, 200)
+    load("reglet.report")
     from reglet import progress
     from reglet.report import write_report
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from reglet.cli.loading import load
 from reglet.cli.words import (
     COMPUTE,
     COMPUTE_HELP,
@@ -65,6 +66,7 @@ def robust(words: list[str]) -> int:
     images, batch = whole("images", given, 1000, least=2), whole("batch", given, 256, least=1)
     seed, severities = whole("seed", given, 0), tuple(map(int, chosen))
     out = Path(given["out"]) if "out" in given else None
+    load("reglet.evaluate")
     from reglet.engine.run_folder import write_json
     from reglet.evaluate.compute import compute
     from reglet.evaluate.robust import REPORT, robust_encoder

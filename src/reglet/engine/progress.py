@@ -9,7 +9,7 @@ from reglet import progress
 
 
 class Progress:
-    """A bar on a screen.  In a log, a line for each epoch, and one after 30 s of silence.
+    """A bar on a screen.  In a log, a line for each epoch, and one after 25 s of silence.
 
     If it is not `shown` itself, it still moves the bar of a larger work.
     """
