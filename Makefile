@@ -22,7 +22,7 @@ DEVICE ?= pretend
 	touch $@
 
 # torch's threads wait as they do under the command, unless the user has said how.
-demo: export GOMP_SPINCOUNT ?= 1000
+demo: export GOMP_SPINCOUNT ?= 2500
 demo: .venv/runs
 	$(BIN)/python examples/demo.py --out runs/demo
 

@@ -20,11 +20,12 @@ POLICIES: dict[str, dict[str, str]] = {
     "torch's own": {},
     "spin 10,000": {"GOMP_SPINCOUNT": "10000"},
     "spin 4,000": {"GOMP_SPINCOUNT": "4000"},
+    "spin 2,500": {"GOMP_SPINCOUNT": "2500"},
     "spin 1,000": {"GOMP_SPINCOUNT": "1000"},
     "spin 100": {"GOMP_SPINCOUNT": "100"},
     "passive": {"OMP_WAIT_POLICY": "passive"},
 }
-OWN, CHOSEN = "torch's own", "spin 1,000"  # the second is that of reglet.cli.dispatch.choose_waiting
+OWN, CHOSEN = "torch's own", "spin 2,500"  # the second is that of reglet.cli.dispatch.choose_waiting
 CHOSEN_BY_USER = ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT", "KMP_BLOCKTIME")
 
 
@@ -87,7 +88,7 @@ def count(subject: str, seconds: float) -> float:
     return done / passed
 
 
-def run(*, seconds: float = 2.5, rounds: int = 3) -> Iterator[Row]:
+def run(*, seconds: float = 3.0, rounds: int = 8) -> Iterator[Row]:
     """What the command chooses beside torch's own waiting, taking turns: on a quiet machine, and beside others.
 
     A fair share is half of the speed that torch's own waiting has alone, where as many busy processes as CPUs run.

@@ -172,7 +172,7 @@ def test_waiting_is_chosen_unless_the_user_has(monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setenv("GOMP_SPINCOUNT", "")
     monkeypatch.delenv("GOMP_SPINCOUNT")
     choose_waiting()
-    assert os.environ["GOMP_SPINCOUNT"] == "1000"
+    assert os.environ["GOMP_SPINCOUNT"] == "2500"
 
 
 def test_only_a_process_of_its_own_is_set_up(monkeypatch: pytest.MonkeyPatch) -> None:

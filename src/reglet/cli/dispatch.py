@@ -91,7 +91,7 @@ def choose_waiting() -> None:
     reads this when it is loaded.
     """
     if not any(key in os.environ for key in WAITING):
-        os.environ["GOMP_SPINCOUNT"] = "1000"
+        os.environ["GOMP_SPINCOUNT"] = "2500"
 
 
 def command(name: str) -> Callable[[list[str]], int]:
