@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from reglet import progress
+from reglet.engine.progress import Progress
 
 
 @pytest.fixture
@@ -149,3 +150,14 @@ def test_bars_name_a_short_piece_when_there_was_nothing_to_see(monkeypatch: pyte
     now = 2.2
     assert screen.worth_showing([progress.Work("next")]) == [True]
     assert screen.worth_showing([]) == []
+
+
+def test_training_tells_the_time_that_its_steps_take(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+    monkeypatch.setattr(progress.time, "perf_counter", lambda: now)
+    training = Progress(start=2, steps=10, per_epoch=10, batch=1, shown=False)
+    now = 20.0
+    training.tick(4)
+    assert str(training.work) == "training 4/10"
+    assert training.work.left() == ", 1 min 0 s left"
+    training.close()

@@ -29,7 +29,7 @@ class Progress:
 
     def tick(self, done: int) -> None:
         self.times.append((done, time.perf_counter()))
-        self.work.done = done
+        self.work.advance(done - self.work.done)
 
     def wants_line(self, done: int) -> bool:
         """Whether a line is due after step `done`: at the end of an epoch or of the run, or after a long silence."""
