@@ -77,6 +77,20 @@ def test_chunks_do_not_show(monkeypatch: pytest.MonkeyPatch) -> None:
     torch.testing.assert_close(EVERYTHING.apply(x, draw), whole, atol=2e-5, rtol=0)
 
 
+@pytest.mark.parametrize("size", [32, 160])
+def test_neighbours_in_a_batch_change_no_bit(size: int) -> None:
+    """Two ranks see what one process sees.  Images are sorted by their jitter before it, and large ones are tiled."""
+    policy = views.policy("simclr", size=size)
+    draws = policy.draw(16, seeded())
+    crops = [photos(16, size=size)] * 2
+    before = crops[0].clone()
+    whole = policy.finish(crops, draws)
+    assert torch.equal(crops[0], before)
+    for part in (slice(0, 5), slice(5, 16), torch.tensor([11, 3, 7])):
+        some = policy.finish([x[part] for x in crops], [draw.take(part) for draw in draws])
+        assert all(torch.equal(a, b[part]) for a, b in zip(some, whole, strict=True))
+
+
 def test_a_view_is_its_operations_in_order() -> None:
     x, view = photos().float() / 255, replace(EVERYTHING, normalize=None)
     draw = view.draw(12, seeded(3))

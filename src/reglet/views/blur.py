@@ -10,7 +10,7 @@ from torch import Tensor
 
 from reglet import check
 
-_LARGE, _TILE = 128, 32  # pixels
+_LARGE, _TILE = 128, 16  # pixels
 
 
 def gaussian_blur(x: Float[Tensor, "n c h w"], sigma: Float[Tensor, " n"], *, kernel: int) -> Float[Tensor, "n c h w"]:

@@ -75,18 +75,21 @@ def adjust_hue(x: Float[Tensor, "n c h w"], shift: Float[Tensor, " n"]) -> Float
     """
     check.images(x, channels=(1, 3))
     check.one_each(x, shift=shift)
-    if x.shape[1] == 1:
-        return x.clone()
+    return x.clone() if x.shape[1] == 1 else _turn_hue(x, shift)
+
+
+def _turn_hue(x: Tensor, shift: Tensor, *, out: Tensor | None = None) -> Tensor:
+    """out: may be x, which saves memory; None passes a gradient on."""
     r, g, b = x.unbind(1)
     v = torch.maximum(torch.maximum(r, g), b)
     d = v - torch.minimum(torch.minimum(r, g), b)
-    size = (g + b).sub_(r).sub_(v).add_(d, alpha=2)
-    hue = torch.copysign(size, g - b) / d.clamp(min=torch.finfo(x.dtype).tiny)  # where d is 0, so is the size
-    turned = hue.div_(6).add_(shift.to(x)[:, None, None])
+    size = torch.copysign((g + b).sub_(r).sub_(v).add_(d, alpha=2), g - b)
+    some = d.clamp(min=torch.finfo(x.dtype).tiny)  # where d is 0, so is the size
+    turned = torch.addcdiv(shift.to(x)[:, None, None], size, some, value=1 / 6)
     offset = _numbers(3 / 6, 1 / 6, -1 / 6, like=x).to(x.dtype)
-    wheel = turned[:, None] + offset[:, None, None]
-    share = wheel.sub_(wheel.round()).abs_().mul_(6).sub_(2).clamp_(-1, 0)  # the clip, negated
-    return torch.addcmul(v[:, None], share, d[:, None])
+    wheel = torch.add(turned[:, None], offset[:, None, None], out=out)
+    share = wheel.sub_(wheel.round()).abs_().sub_(2 / 6).clamp_(-1 / 6, 0)  # a sixth of the clip, negated
+    return torch.addcmul(v[:, None], share, d[:, None], value=6, out=out)
 
 
 def solarize(x: Float[Tensor, "n c h w"], *, threshold: float = 0.5) -> Float[Tensor, "n c h w"]:
@@ -130,6 +133,7 @@ class Steps(NamedTuple):
     """The steps of `color_jitter`.  Images are sorted by the number of steps before their hue.
 
     counts: how many images have their hue first, second, third, last.  turned: whether any of these changes its hue.
+    leading: whether `rows` are the first images, in their order.
     """
 
     rows: Int64[Tensor, " m"]
@@ -138,6 +142,7 @@ class Steps(NamedTuple):
     hue: Float[Tensor, " m"]
     counts: list[int]
     turned: list[bool]
+    leading: bool
 
     def to(self, device: torch.device) -> "Steps":
         rows, steps, amounts, hue = moved([self.rows, self.steps, self.amounts, self.hue], device)
@@ -152,24 +157,32 @@ def steps_of(factors: Tensor, order: Tensor, jitter: Tensor) -> Steps:
     steps = order[order != HUE].view(-1, 3)
     hue, counts = factors[:, HUE], [len(part) for part in chosen]
     turned = [bool(part.any()) for part in hue.split(counts)]
-    return Steps(rows, steps, factors.gather(1, steps), hue, counts, turned)
+    leading = torch.equal(rows, torch.arange(len(rows), device=rows.device))
+    return Steps(rows, steps, factors.gather(1, steps), hue, counts, turned, leading)
+
+
+def jitter_order(order: Int64[Tensor, "n 4"], jitter: Bool[Tensor, " n"]) -> Int64[Tensor, " n"]:
+    """Images sorted by the place of their hue, those without jitter last.  So sorted, `jitter_` needs no copies."""
+    hue_at = order.eq(HUE).int().argmax(1)
+    return torch.where(jitter, hue_at, 4).argsort(stable=True)
 
 
 def jitter_(x: Tensor, p: Steps) -> Tensor:
     """`color_jitter`, in place."""
-    part = x.index_select(0, p.rows)
+    learned = torch.is_grad_enabled() and (x.requires_grad or p.amounts.requires_grad or p.hue.requires_grad)
+    in_place = p.leading and not learned
+    part = x[: len(p.rows)] if in_place else x.index_select(0, p.rows)
     start = 0
     for k in range(4):
         if k:
-            part = _blend(part, p.steps[:, k - 1], p.amounts[:, k - 1])
+            part = _blend(part, p.steps[:, k - 1], p.amounts[:, k - 1], out=None if learned else part)
         now = slice(start, start := start + p.counts[k])
-        if x.shape[1] in (1, 3) and p.turned[k]:
-            hue = adjust_hue(part[now], p.hue[now])
-            if part.requires_grad:
-                part = part.slice_scatter(hue, start=now.start, end=now.stop)
-            else:  # in place saves a copy
-                part[now] = hue
-    return x.index_copy_(0, p.rows, part)
+        if x.shape[1] == 3 and p.turned[k]:
+            if learned:
+                part = part.slice_scatter(_turn_hue(part[now], p.hue[now]), start=now.start, end=now.stop)
+            else:
+                _turn_hue(part[now], p.hue[now], out=part[now])
+    return x if in_place else x.index_copy_(0, p.rows, part)
 
 
 def _only(step: int, x: Tensor, factor: Tensor) -> Tensor:
@@ -180,22 +193,21 @@ def _only(step: int, x: Tensor, factor: Tensor) -> Tensor:
     return _blend(x, torch.full((len(x),), step, dtype=torch.float32, device=x.device), factor.to(x.device))
 
 
-def _blend(x: Tensor, step: Tensor, factor: Tensor) -> Tensor:
+def _blend(x: Tensor, step: Tensor, factor: Tensor, *, out: Tensor | None = None) -> Tensor:
     """clip(f x + (1 - f) other), where other is 0 (brightness), the mean grey (contrast) or the grey (saturation).
 
-    0 and the grey make a matrix on the channels of a pixel; the mean grey is an offset.
+    out: may be x, which saves memory; None passes a gradient on.
     """
-    grey = _numbers(*_GREY, like=x).to(x.dtype)
-    if (c := x.shape[1]) != 3:  # no colours: nothing to saturate, and all channels weigh the same
-        factor, grey = torch.where(step == SATURATION, 1.0, factor), grey.new_full((c,), 1 / c)
+    if x.shape[1] == 3:
+        grey = rgb_to_grayscale(x)
+    else:  # no colours: nothing to saturate, and all channels weigh the same
+        factor, grey = torch.where(step == SATURATION, 1.0, factor), x.mean(1, keepdim=True)
     rest = 1 - factor
     f, of_mean, of_grey = (
-        value.to(x)[:, None, None] for value in (factor, rest * (step == CONTRAST), rest * (step == SATURATION))
+        value.to(x)[:, None, None, None] for value in (factor, rest * (step == CONTRAST), rest * (step == SATURATION))
     )
-    pixels = x.flatten(2)
-    offset = of_mean * (pixels.mean(2) @ grey)[:, None, None]
-    mix = f * torch.eye(len(grey), device=x.device, dtype=x.dtype) + of_grey * grey
-    return torch.baddbmm(offset, mix, pixels).clamp_(0, 1).view(x.shape)
+    other = (grey * of_grey).add_(of_mean * grey.mean((2, 3), keepdim=True))
+    return torch.mul(x, f, out=out).add_(other).clamp_(0, 1)
 
 
 @kept_on_device
