@@ -1,6 +1,7 @@
 """`reglet train task=domains`: the table, the three rules, and what a person is told when the data do not fit."""
 
 import json
+import re
 from dataclasses import fields, replace
 from pathlib import Path
 
@@ -68,6 +69,8 @@ def test_table_and_json(data: Path, tmp_path: Path, capsys: pytest.CaptureFixtur
     assert main(["train", "task=domains", *words, f"out={tmp_path}"]) == 0
     said = capsys.readouterr()
     assert said.err.count("seed 1, without") == 3
+    plan = "6 runs on .*, each of 30 steps of 8 images of each training domain: 3 domains left out in turn, 2 seeds;"
+    assert re.search(plan, said.err)
     lines = said.out.splitlines()
     assert "selection: oracle" in lines
     assert max(map(len, lines[:-1])) <= 80

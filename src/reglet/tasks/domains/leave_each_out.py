@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from reglet import progress
 from reglet.data import Images
 from reglet.engine.launch import launch, together
 from reglet.engine.run_folder import CONFIG, write_json
@@ -40,6 +41,8 @@ def leave_each_out(config: DomainsConfig) -> Json:
     if first:
         write_json(out / CONFIG, describe(NAME, config, images.fingerprint) | {"versions": versions()})
     todo = runs(config, images)
+    if first:
+        progress.line(plan(config, images, count=len(todo)))
     finished = execute(
         todo,
         partial(compute, config=config),
@@ -61,6 +64,15 @@ def leave_each_out(config: DomainsConfig) -> Json:
     if first:
         write_json(out / REPORT, report)
     return report
+
+
+def plan(config: DomainsConfig, images: Images, *, count: int) -> str:
+    """What will be trained, and how to train less."""
+    left = len(domains_tested(config, images))
+    size = f"{config.steps} steps of {config.per_domain} images of each training domain"
+    why = f"{left} domain{'s' * (left > 1)} left out in turn, {config.seeds} seed{'s' * (config.seeds > 1)}"
+    rates = f", {len(config.tried)} learning rates" if len(config.tried) > 1 else ""
+    return f"domains: {count} runs on {images.name}, each of {size}: {why}{rates}; seeds=1 or leave_out=NAME: fewer"
 
 
 def table(config: DomainsConfig, images: Images, finished: Sequence[Finished]) -> Json:
