@@ -44,7 +44,7 @@ PRINTED = (
     Printed("the last stage costs accuracy", "table 4: layer 12", "stage 3", "stage 2", -1.1),
     Printed("without turns accuracy falls", "table 9", "without turns", "stage 2", -0.11),
 )
-RECIPE = recipe("ser_ablation", ARMS, REFERENCE, PRINTED, baseline="lambda = 0", base="VISReg", fewer=OTHERS, seeds=50)
+RECIPE = recipe("ser_ablation", ARMS, REFERENCE, PRINTED, baseline="lambda = 0", base="VISReg", fewer=OTHERS, seeds=32)
 
 if __name__ == "__main__":
     sys.exit(main(RECIPE))
