@@ -36,7 +36,8 @@ class Same(nn.Conv2d):
 
 
 def conv(d_in: int, d_out: int, *, kernel: int = 1, stride: int = 1, groups: int = 1) -> list[nn.Module]:
-    return [Same(d_in, d_out, kernel, stride, groups=groups, bias=False), nn.BatchNorm2d(d_out, eps=1e-3)]
+    kind = nn.Conv2d if kernel == 1 else Same  # a kernel of 1 needs no padding, and LoRA takes plain convolutions only
+    return [kind(d_in, d_out, kernel, stride, groups=groups, bias=False), nn.BatchNorm2d(d_out, eps=1e-3)]
 
 
 class Inverted(nn.Module):

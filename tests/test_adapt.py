@@ -199,9 +199,7 @@ def test_killed_before_the_first_checkpoint_it_still_has_its_start(
         (["keep_best=loss"], "keep_best is one of rankme, lidar, alphareq, knn"),
         (["patience=2"], "say which by keep_best="),
         (["layer_decay=2"], "layer_decay is a factor in (0, 1]"),
-        (["preserve=l2sp", "compile=true"], "need compile=false"),
-        (["preserve=l2sp", "strategy=fsdp"], "which fsdp avoids"),
-        (["preserve=l2sp", "micro_batch=4"], "micro_batch needs a method with embed() and objective()"),
+        (["preserve=l2sp", "strategy=fsdp"], "give a number, such as preserve.weight=0.1"),
         (["require=best"], "require is one of not worse, better"),
     ],
 )

@@ -15,16 +15,16 @@ import math
 import warnings
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from reglet import check
+from reglet.diagnostics.collapse import relative_spread
 from reglet.diagnostics.diseases import Finding
 from reglet.diagnostics.training import gradient_norms
-from reglet.diagnostics.verdict import Symptoms, Verdict, diagnose
+from reglet.diagnostics.verdict import Symptoms, Verdict, diagnose, judge
 from reglet.dist import world_size
 from reglet.losses.base import OnViews
 from reglet.losses.slices import Slices
@@ -231,11 +231,14 @@ class Doctor:
         fallen = spread < FALLEN * self._spread and auc < TOLD
         if found.name not in ("complete collapse", "dimensional collapse") or spread < FLOOR or fallen:
             return found
-        features = embeddings[0] if auc >= TOLD else symptoms.features
-        again = replace(symptoms, features=features - features.mean(0))
+        # Directions and ranks are the same without the mean.  Only the spread is another.
+        numbers, about = dict(found.numbers), ("n", "d", "rank", "noise_rank", "directions")
+        if auc >= TOLD:
+            numbers |= {f"features.{key}": numbers[f"embeddings.{key}"] for key in about}
+        numbers["features.spread"] = 1.0
         if symptoms.embeddings is not None and (alone or auc >= TOLD):
-            again = replace(again, embeddings=embeddings - embeddings.mean((0, 1)))
-        return Verdict(diagnose(again).findings, found.numbers)
+            numbers["embeddings.spread"] = relative_spread(embeddings[0] - embeddings.mean((0, 1)))
+        return Verdict(judge(numbers, same_slices=symptoms.same_slices).findings, found.numbers)
 
     def _judged(self, verdict: Verdict) -> Verdict:
         sick = verdict.findings[0].level == "sick"

@@ -95,23 +95,41 @@ class SharedWeight(Scheduled, nn.Module):
 
     def value(self, term: Tensor, rest: Tensor, *, on: Iterable[Tensor]) -> float | Tensor:
         """The weight only, for a term that consists of parts."""
-        if not isinstance(self.weight, Share):
-            return self.now("weight")
-        if self.training and term.requires_grad and torch.is_grad_enabled():
+        measures = isinstance(self.weight, Share) and self.training
+        if measures and term.requires_grad and torch.is_grad_enabled():
             self._measure(term, rest, list(on))
-        return self.now_weight.clone()
+        return self.current()
+
+    def current(self) -> float | Tensor:
+        """The weight as it was last set or measured."""
+        return self.now_weight.clone() if isinstance(self.weight, Share) else self.now("weight")
+
+    @property
+    def due(self) -> bool:
+        """Whether a share is measured at this step."""
+        step = self.calls if self._step is None else self._step
+        return isinstance(self.weight, Share) and (step < FIRST or step % EVERY == 0)
 
     @torch.compiler.disable
     def _measure(self, term: Tensor, rest: Tensor, on: list[Tensor]) -> None:
-        step = self.calls if self._step is None else self._step
+        if self.due:
+            trained = [p for p in on if p.requires_grad]
+            grads = torch.autograd.grad(term, trained, retain_graph=True, allow_unused=True)
+            both = [p for p, g in zip(trained, grads, strict=True) if g is not None]
+            self._take(_norm(grads, term), gradient_norm(rest, both))
         self.calls += 1
-        if step >= FIRST and step % EVERY:
-            return
+
+    def measure(self, own: Sequence[Tensor | None], rest: Sequence[Tensor]) -> None:
+        """Takes a measurement from gradients that are known: of the penalty, and of the rest on the same tensors."""
+        if self.due:
+            both = [r for r, g in zip(rest, own, strict=True) if g is not None]
+            self._take(_norm(own, rest[0]), _norm(both, rest[0]))
+        self.calls += 1
+
+    def _take(self, own: Tensor, rest: Tensor) -> None:
         assert isinstance(self.weight, Share)
-        trained = [p for p in on if p.requires_grad]
-        grads = torch.autograd.grad(term, trained, retain_graph=True, allow_unused=True)
-        both = [p for p, g in zip(trained, grads, strict=True) if g is not None]
-        norms = torch.stack([_norm(grads, term), gradient_norm(rest, both)])
+        step = self.calls if self._step is None else self._step
+        norms = torch.stack([own, rest])
         if world_size() > 1:  # all ranks have one weight
             norms = sum_over_ranks(norms)
         found = factors({"own": self.weight.share}, {"own": norms[0], "rest": norms[1]})["own"]

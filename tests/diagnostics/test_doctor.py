@@ -243,7 +243,7 @@ def test_numbers_are_all_there() -> None:
     assert numbers["regularizer.share"] == pytest.approx(0.7 / 1.1)
     assert numbers["features.n"] == 400
     assert numbers["embeddings.d"] == 32
-    assert {"features.rankme", "views.auc", "embeddings.auc", "batch_share", "mode_gap"} <= numbers.keys()
+    assert {"views.auc", "embeddings.auc", "batch_share", "mode_gap"} <= numbers.keys()
 
 
 @pytest.mark.parametrize("gradients", [None, {}, {"invariance": 1.0}, {"contrast": 1.0, "redundancy": 2.0}])

@@ -123,7 +123,7 @@ def test_it_keeps_what_it_holds() -> None:
             optimizer.zero_grad()
             total(m(batch(seed=step))).backward()
             optimizer.step()
-        far.append(float(m._moved().detach()))
+        far.append(float(m.moved().detach()))
     assert far[0] > 1.2 * far[1] > 5 * far[2] > 0
 
 
@@ -180,6 +180,8 @@ def test_bad_input_says_what_was_wanted() -> None:
         Preserved(method("joint"), ["class"], weight=1.0)
     with pytest.raises(LookupError, match=r"blocks\.9"):
         Preserved(method("joint"), ["gram"], weight=1.0, block="blocks.9")
+    with pytest.raises(ValueError, match="a method that predicts reads tokens of masked images"):
+        Preserved(method("predictive"), ["features", "l2sp"], weight=1.0)
     frozen = method("joint")
     frozen.backbone.requires_grad_(False)
     with pytest.raises(ValueError, match="no weight of the start is trained"):

@@ -43,6 +43,9 @@ class Watch:
             h = first_tensor(output)
             if h is None:
                 raise TypeError(f"block {name!r}: no floating-point tensor in its output (a {type(output).__name__})")
+            if torch.compiler.is_compiling():  # a graph has no versions: a copy is what the block put out in any case
+                self._taps.setdefault(name, []).append(h.clone())
+                return
             self._taps.setdefault(name, []).append(h)
             self._versions.append((name, h, 0 if h.is_inference() else h._version))
 

@@ -15,7 +15,6 @@ from reglet import check
 from reglet.diagnostics import diseases
 from reglet.diagnostics.collapse import leading, noise_rank, relative_spread, same_image_auc
 from reglet.diagnostics.diseases import Finding, Level
-from reglet.diagnostics.ranks import rankme
 from reglet.diagnostics.spectrum import effective_rank, eigenspectrum, feature_std
 from reglet.types import INVARIANCE
 
@@ -102,27 +101,36 @@ def diagnose(symptoms: Symptoms) -> Verdict:
     broken += [name for name, value in measured.items() if value is not None and math.isnan(value)]
     if broken:
         return Verdict((diseases.not_finite(broken),), {})
-    numbers = measure(s)
+    return judge(measure(s), same_slices=s.same_slices, steps=s.steps)
+
+
+def judge(numbers: dict[str, float], *, same_slices: bool | None = None, steps: int | None = None) -> Verdict:
+    """What the numbers of `measure` say.
+
+    >>> numbers = measure(Symptoms(torch.randn(500, 32)))
+    >>> judge(numbers | {"features.spread": 0.0}).name
+    'complete collapse'
+    """
     found = [
         *diseases.of_features(numbers),
         *diseases.of_embeddings(numbers),
         *diseases.of_batches(numbers),
         *diseases.of_gradients(numbers),
         *diseases.of_ranks(numbers),
-        *diseases.of_slices(s.same_slices),
+        *diseases.of_slices(same_slices),
         *diseases.of_sizes(numbers),
     ]
     order: list[Level] = ["sick", "unclear", "healthy", "remark"]
     found.sort(key=lambda f: order.index(f.level))  # stable: within a level, the order above
-    if s.steps is not None and s.steps < diseases.SHORT:
-        return Verdict((diseases.too_short(s.steps),), numbers, tuple(replace(f, level="remark") for f in found))
+    if steps is not None and steps < diseases.SHORT:
+        return Verdict((diseases.too_short(steps),), numbers, tuple(replace(f, level="remark") for f in found))
     about = tuple(f for f in found if f.level != "remark")
     return Verdict(about or (diseases.healthy(numbers),), numbers, tuple(f for f in found if f.level == "remark"))
 
 
 def measure(s: Symptoms) -> dict[str, float]:
     """Everything that is judged, as numbers."""
-    numbers = _about("features", s.features) | {"features.rankme": rankme(s.features)}
+    numbers = _about("features", s.features)
     if s.views is not None:
         numbers["views.auc"] = same_image_auc(s.views)
     if s.embeddings is not None:

@@ -136,12 +136,6 @@ class Config(Named):
             raise ValueError("preserve.* are arguments of what preserve= names: give preserve= too")
         if self.pretrained and self.init_from:
             raise ValueError("pretrained=true and init_from= are two starts: give one of them")
-        if self.preserve and self.strategy == "fsdp":
-            raise ValueError("preserve= keeps a whole copy of the start on every device, which fsdp avoids: take ddp")
-        if (self.preserve or self.heads_first) and self.compile:
-            raise ValueError(
-                "a compiled method sees no hooks and no change of mode: preserve= and heads_first= need compile=false"
-            )
         if self.command != "train" and self.method == JEPA and self.model.startswith(("vit_", "timm/")):
             object.__setattr__(self, "options", {"model.cls_layer": None, **self.options})
 

@@ -10,18 +10,21 @@ contrastive learning batch size under memory limited setup", arXiv:2101.06983.
 It is exact if f treats samples one by one.  Batch norm does not: it uses the statistics of the micro-batch in both
 passes.  The gradient is then that of a network whose batch norm sees `micro_batch` samples (ghost batch norm).  Running
 averages move only in the second pass.  Dropout is the same in both passes, because each micro-batch has a seed.
+Terms of `Preserved` join in the second pass (`preserve_in_parts`).
 """
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, runtime_checkable
+from functools import partial
+from typing import Any, NamedTuple, Protocol, cast, runtime_checkable
 
 import torch
 from lightning_fabric import Fabric
 from torch import Tensor, nn
 
 from reglet.engine.order import seed_of
-from reglet.method import Batch
+from reglet.engine.preserve_in_parts import Made, Measurement, Term, inside, seen, weighted
+from reglet.method import Batch, Method
 from reglet.methods import Forecast, Predictive
 from reglet.schedules import Share
 from reglet.seeded import reseed
@@ -42,8 +45,9 @@ class Splittable(Protocol):
 def splittable(method: object) -> bool:
     """Whether the loss sees the samples through their embeddings, or through their forecasts, only.
 
-    A share of the gradient on the network's weights is more than that.
+    A share of the gradient on the network's weights is more than that.  `Preserved` and `Partly` change nothing.
     """
+    method = inside(method) if isinstance(method, Method) else method
     if isinstance(method, Predictive):
         return not isinstance(method.balance.weight, Share)
     return isinstance(method, Splittable)
@@ -52,6 +56,7 @@ def splittable(method: object) -> bool:
 def require_splittable(method: object) -> None:
     if splittable(method):
         return
+    method = inside(method) if isinstance(method, Method) else method
     if isinstance(method, Predictive):
         raise ValueError(
             "micro_batch: the share of the gradient is measured on the weights of the network, through the whole "
@@ -65,11 +70,11 @@ def require_splittable(method: object) -> None:
 
 def cached_backward(fabric: Fabric, model: Any, batch: Batch, *, size: int, seed: int) -> Terms:
     """The terms of the loss on `batch`.  Its gradient is added to the parameters' gradients."""
-    method = model.module.method
+    method = inside(model.module.method)
     parts = batch.split(size)
     seeds = [seed_of(seed, j) for j in range(len(parts))]
     with torch.no_grad(), frozen_averages(model):
-        found = [_made(model, part, s) for part, s in zip(parts, seeds, strict=True)]
+        found = [model(partial(_made, part=part, seed=s)) for part, s in zip(parts, seeds, strict=True)]
     axes = SAMPLES if isinstance(method, Predictive) else (1,)
     by_tensor = list(zip(axes, zip(*found, strict=True), strict=True))
     z = [torch.cat(pieces, dim=axis).requires_grad_() for axis, pieces in by_tensor]
@@ -78,29 +83,71 @@ def cached_backward(fabric: Fabric, model: Any, batch: Batch, *, size: int, seed
         if isinstance(method, Predictive):
             terms: Terms = method.objective(Forecast(*z))
         else:
-            terms = method.objective(list(z[0]), n_global=batch.n_global)
+            terms = cast(Splittable, method).objective(list(z[0]), n_global=batch.n_global)
     slopes = torch.autograd.grad(total(terms), z, allow_unused=True, materialize_grads=True)
     cut = [
         slope.split([piece.shape[axis] for piece in pieces], dim=axis)
         for slope, (axis, pieces) in zip(slopes, by_tensor, strict=True)
     ]
-    for j, (part, s) in enumerate(zip(parts, seeds, strict=True)):
+    slices = [
+        _Slice(part, s, len(part) / len(batch), [slope[j] for slope in cut], first=j == 0)
+        for j, (part, s) in enumerate(zip(parts, seeds, strict=True))
+    ]
+    measurement = Measurement(model.module.method)
+    if measurement.due:
+        with fabric.no_backward_sync(model), frozen_averages(model):
+            for each in slices:
+                model(lambda m, each=each: measurement.add(*_again(m, each)))
+        measurement.close()
+    kept: Terms = {}
+    for j, each in enumerate(slices):
         with fabric.no_backward_sync(model, enabled=j + 1 < len(parts)):
-            again, g = _made(model, part, s), [slope[j] for slope in cut]
-            if len(g) == 1:
-                fabric.backward(again[0], g[0])
-            else:  # Fabric starts from one tensor: that of which all of these are the gradient
-                fabric.backward(torch.stack([(y * slope).sum() for y, slope in zip(again, g, strict=True)]).sum())
+            own = _backward(fabric, model, each)
+        kept |= {name: kept.get(name, 0) + term for name, term in own.items()}
+    return {name: term.detach() for name, term in terms.items()} | kept
+
+
+class _Slice(NamedTuple):
+    """A micro-batch in the second pass.  size: its part of all samples.  slopes: of the loss, on what it sees."""
+
+    batch: Batch
+    seed: int
+    size: float
+    slopes: Made
+    first: bool
+
+
+def _again(method: Method, each: _Slice) -> tuple[Made, Made, list[Term]]:
+    """What the loss sees of the micro-batch, now with a graph; its slopes; the terms of `Preserved`."""
+    make = partial(_made, part=each.batch, seed=each.seed)
+    made, terms = seen(method, make, part=each.size, once=each.first)
+    return made, each.slopes, terms
+
+
+def _backward(fabric: Fabric, model: Any, each: _Slice) -> Terms:
+    """Adds the gradient of a micro-batch, and returns its terms of `Preserved`."""
+
+    def forward(method: Method) -> tuple[Made, Terms]:
+        made, _, terms = _again(method, each)
+        return made, weighted(terms)
+
+    made, terms = model(forward)
+    if len(made) == 1 and not terms:
+        fabric.backward(made[0], each.slopes[0])
+    else:  # Fabric starts from one tensor: that of which all of these are the gradient
+        products = [(y * slope).sum() for y, slope in zip(made, each.slopes, strict=True)]
+        fabric.backward(torch.stack([*products, *terms.values()]).sum())
     return {name: term.detach() for name, term in terms.items()}
 
 
-def _made(model: Any, part: Batch, seed: int) -> list[Tensor]:
+def _made(method: Method, *, part: Batch, seed: int) -> Made:
     """What the loss sees of these samples: their embeddings (v, n, d), or the tensors of their `Forecast`."""
+    method = inside(method)
     reseed(seed, part.views[0].device)
-    if isinstance(model.module.method, Predictive):
-        made: Forecast = model(lambda m: m.forecast(part))
-        return list(made)
-    return [model(lambda m: torch.stack(list(m.embed(part.views))))]
+    if isinstance(method, Predictive):
+        return list(method.forecast(part))
+    assert isinstance(method, Splittable)
+    return [torch.stack(list(method.embed(part.views)))]
 
 
 @contextmanager

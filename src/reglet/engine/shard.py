@@ -10,23 +10,29 @@ from torch import Tensor, nn
 
 
 def shard(module: nn.Module, mesh: Any) -> nn.Module:
-    """Shards each block of the network, so that only one is whole at a time, and then the rest."""
+    """Shards each block, so that only one is whole at a time, and then the rest.
+
+    Frozen blocks too: the start that `Preserved` holds a network to has the same shards as the network.
+    """
     from torch.distributed.fsdp import fully_shard  # noqa: TID251  what the strategy asks us for
 
-    for block in blocks(module):
+    for block in blocks(module, frozen=True):
         fully_shard(block, mesh=mesh)
     fully_shard(module, mesh=mesh)
     return module
 
 
-def blocks(module: nn.Module) -> list[nn.Module]:
-    """The repeated parts of a network: members of a Sequential or ModuleList, if all have one class and children."""
+def blocks(module: nn.Module, *, frozen: bool = False) -> list[nn.Module]:
+    """The repeated parts of a network: members of a Sequential or ModuleList, if all have one class and children.
+
+    frozen: also those of which nothing is trained.
+    """
     found: list[nn.Module] = []
     for parent in module.modules():
         members = list(parent.children()) if isinstance(parent, nn.Sequential | nn.ModuleList) else []
         alike = len({type(member) for member in members}) == 1
         if alike and all(any(member.children()) for member in members):
-            found += [member for member in members if any(p.requires_grad for p in member.parameters())]
+            found += [m for m in members if any(p.requires_grad or frozen for p in m.parameters())]
     return found
 
 

@@ -20,11 +20,13 @@ from reglet.engine.gradient import backward
 from reglet.engine.launch import ask_others, together
 from reglet.engine.optim import build_optimizer
 from reglet.engine.order import NOISE, seed_of
+from reglet.engine.preserve_in_parts import holders, inside
 from reglet.engine.settings import Settings
 from reglet.losses.base import OnViews
 from reglet.method import Batch, Method
 from reglet.methods.equivariant import Equivariant
 from reglet.methods.predictive import Predictive
+from reglet.methods.preserved import Preserved
 from reglet.methods.view_features import Reader
 from reglet.schedules import Share, set_step
 from reglet.shares import SharedWeight
@@ -277,19 +279,23 @@ class State:
 
 def require_plain_shares(method: Method, settings: Settings) -> None:
     """A share of the gradient is measured in the forward pass on whole weights.  Raise where that is not possible."""
-    added = any(isinstance(m, SharedWeight) and isinstance(m.weight, Share) for m in method.modules())
-    if not added and not any(isinstance(m, OnViews) and m.shares() for m in method.modules()):
-        return
-    if settings.compile:
+    balances = {m for m in method.modules() if isinstance(m, SharedWeight) and isinstance(m.weight, Share)}
+    on_views = any(isinstance(m, OnViews) and m.shares() for m in method.modules())
+    outside = {balance for holder in holders(method) for balance in holder.balance.values()}  # they are not compiled
+    if settings.compile and (on_views or balances - outside):
         raise ValueError("weight=share: measures gradients inside the method, which compile=true hides: leave it out")
-    if added and settings.strategy == "fsdp":
-        raise ValueError("weight=share: of an added term is measured on whole weights, which fsdp splits: take ddp")
+    if balances and settings.strategy == "fsdp":
+        raise ValueError(
+            "weight=share: of an added term is measured on whole weights, which fsdp splits: give a number, such as "
+            "preserve.weight=0.1, or take ddp"
+        )
 
 
 def compile_method(method: Method, *, in_parts: bool) -> None:
     """Compiles the method; `in_parts`, only the half that the gradient cache calls more than once.
 
-    Losses on views are not compiled (`JointEmbedding.objective`): they fell into eight graphs or more.
+    Losses on views are not compiled (`JointEmbedding.objective`): they fell into eight graphs or more.  Of `Preserved`,
+    both networks are compiled.  Their distance and its share of the gradient are not.
     """
     for module in method.modules():
         if isinstance(module, Equivariant | Reader):
@@ -297,6 +303,16 @@ def compile_method(method: Method, *, in_parts: bool) -> None:
                 "compile=true does not work with equivariant=, whose hooks come and go with each step: "
                 "every step would be compiled anew"
             )
+    around, method = holders(method), inside(method)
+    if any(isinstance(module, Preserved) for module in method.modules()):
+        raise ValueError(
+            f"compile=true: Preserved is inside {type(method).__name__} and would be compiled with it. Put it outside"
+        )
+    for holder in around:
+        holder.start.compile()
+        if any(isinstance(weight.weight, Share) for weight in holder.balance.values()):
+            # A share takes gradients of a graph that is needed again.  torch would reuse its memory in the first pass.
+            torch._functorch.config.donated_buffer = False
     if in_parts:
         part = "forecast" if isinstance(method, Predictive) else "embed"
         setattr(method, part, torch.compile(getattr(method, part)))

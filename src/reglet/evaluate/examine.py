@@ -12,6 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from reglet.data import Images, Part
 from reglet.diagnostics.batch_dependence import batch_share, mode_gap
+from reglet.diagnostics.ranks import rankme
 from reglet.diagnostics.training import gradient_norms
 from reglet.diagnostics.verdict import Symptoms, Verdict, diagnose
 from reglet.doctor import same_slices
@@ -86,6 +87,8 @@ def examine(
         chosen = _some(source.open(data), images, seed)
         found = Symptoms(extract(source.net, chosen, source.prepare, finite=False, compute=where))
     verdict = diagnose(found)
+    if verdict.numbers:  # it judges nothing, but many people know it
+        verdict = replace(verdict, numbers=verdict.numbers | {"features.rankme": rankme(found.features)})
     about = {"verdict": verdict.name, "exit_code": verdict.exit_code, "data": chosen.name, "seed": seed}
     if is_run(folder) or (folder / CARD).exists():
         write_json(folder / REPORT, about | asdict(verdict))

@@ -20,12 +20,17 @@ from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from reglet import check
 from reglet.attach import Layout, matching, watch
+from reglet.attach.hooks import Hook, recomputing
+from reglet.attach.watch import Watch
 from reglet.backbones.protocol import prefix_tokens
 from reglet.blocks import L2, Cosine, Gram
-from reglet.method import Batch, Method, MethodWrapper
+from reglet.dist import sum_over_ranks
+from reglet.method import Batch, Method, MethodWrapper, innermost
+from reglet.methods.predictive import Predictive
 from reglet.precision import at_least_float32
 from reglet.probes.layer_decay import block_names
 from reglet.schedules import Weight
@@ -75,6 +80,11 @@ class Preserved(MethodWrapper):
         for kind in keep:
             check.choice("keep", kind, KINDS)
         check.choice("distance", distance, get_args(Distance))
+        if set(keep) != {"l2sp"} and isinstance(innermost(method), Predictive):
+            raise ValueError(
+                f"preserve={','.join(keep)}: a method that predicts reads tokens of masked images, not the features of "
+                "whole ones; take l2sp"
+            )
         weights = weight if isinstance(weight, Mapping) else dict.fromkeys(keep, weight)
         if missing := [kind for kind in keep if kind not in weights]:
             raise ValueError(f"no weight is given for {', '.join(missing)}")
@@ -91,6 +101,10 @@ class Preserved(MethodWrapper):
         if "class" in keep and not prefix:
             raise ValueError(f"preserve=class: {type(self.start).__name__} has no class token; take features")
         self.layout = Layout(skip_tokens=prefix)
+        self._handle: RemovableHandle | None = None
+        self._eyes: dict[str, Watch] = {}
+        self._calls: list[_Call] | None = None
+        self._hook()
         if "l2sp" in keep and not self._pairs():
             raise ValueError(
                 "preserve=l2sp: no weight of the start is trained, so none can move away from it (lora= trains new "
@@ -103,27 +117,24 @@ class Preserved(MethodWrapper):
         return self
 
     def forward(self, batch: Batch) -> Terms:
-        with self._calls() as calls:
+        with self.watching() as calls:
             terms: Terms = dict(self.method(batch))
-        found = self._distances(calls)
+        found = self.distances(calls) | ({"l2sp": self.moved()} if "l2sp" in self.keep else {})
         weights = list(self.backbone.parameters())
         for kind in self.keep:
             terms[f"preserve.{kind}"] = self.balance[kind](found[kind], total(terms), on=weights)
         return terms
 
     @contextmanager
-    def _calls(self) -> Iterator[list["_Call"]]:
-        """The inputs and outputs of the backbone while this is open.  Its hooks are removed afterwards."""
+    def watching(self) -> Iterator[list["_Call"]]:
+        """The inputs and outputs of the backbone while this is open."""
         calls: list[_Call] = []
-
-        def seen(_net: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
-            calls.append(_Call(args[0], output))
-
         if self.keep == ("l2sp",):
             yield calls
             return
-        handle = self.backbone.register_forward_hook(seen)
-        eye = watch(self.backbone, self.block) if self.block else None
+        self._hook()
+        eye = self._eyes.get("now")
+        self._calls = calls
         try:
             if eye is None:
                 yield calls
@@ -133,18 +144,45 @@ class Preserved(MethodWrapper):
                 for call, tokens in zip(calls, taps[self.block], strict=True):
                     call.tokens = tokens
         finally:
-            handle.remove()
-            if eye is not None:
-                eye.remove()
+            self._calls = None
 
-    def _distances(self, calls: Sequence["_Call"]) -> dict[str, Scalar]:
+    def distances(self, calls: Sequence["_Call"]) -> dict[str, Scalar]:
+        """The terms that see samples, before their weights.  Each is a mean over samples."""
         found: dict[str, list[Scalar]] = {kind: [] for kind in self.keep if kind != "l2sp"}
         for call in calls:
             before = self._at_start(call.x)
             for kind, values in found.items():
                 values.append(self._distance(kind, call, before))
-        means = {kind: torch.stack(values).mean() for kind, values in found.items()}
-        return means | ({"l2sp": self._moved()} if "l2sp" in self.keep else {})
+        return {kind: torch.stack(values).mean() for kind, values in found.items()}
+
+    def moved(self) -> Scalar:
+        """L2-SP.  Of weights that fsdp has split, each rank adds its part, and only that part has a gradient here."""
+        pairs = self._pairs()
+        zero = torch.zeros((), device=pairs[0][0].device)
+        split, whole = zero, zero
+        for p, q in pairs:
+            if hasattr(p, "to_local"):
+                split = split + at_least_float32(_local(p) - _local(q)).square().sum()
+            else:
+                whole = whole + at_least_float32(p - q).square().sum()
+        others = sum_over_ranks(split.detach()) - split.detach() if split is not zero else zero
+        return (whole + split + others) / 2
+
+    def _hook(self) -> None:
+        """Hooks stay on both networks, because a compiled graph ignores hooks that come later.  A copy has none yet."""
+        if self._eyes or self._handle is not None:
+            return
+
+        def seen(_net: nn.Module, args: tuple[Any, ...], output: Tensor) -> None:
+            if self._calls is not None and not recomputing():
+                self._calls.append(_Call(args[0], output))
+
+        self._handle = self.backbone.register_forward_hook(Hook(seen, owner=""))
+        if self.block:
+            self._eyes = {"now": watch(self.backbone, self.block), "start": watch(self.start, self.block)}
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_handle": None, "_eyes": {}, "_calls": None}
 
     def _distance(self, kind: str, now: "_Call", before: "_Call") -> Scalar:
         if kind == "features":
@@ -163,20 +201,18 @@ class Preserved(MethodWrapper):
     def _at_start(self, x: Tensor) -> "_Call":
         if not self.block:
             return _Call(x, self.start(x))
-        eye = watch(self.start, self.block)
-        try:
-            with eye.open() as taps:
-                features = self.start(x)
-        finally:
-            eye.remove()
+        with self._eyes["start"].open() as taps:
+            features = self.start(x)
         return _Call(x, features, taps[self.block][0])
 
     def _pairs(self) -> list[tuple[Tensor, Tensor]]:
         own = dict(self.start.named_parameters())
         return [(p, own[name]) for name, p in self.backbone.named_parameters() if p.requires_grad and name in own]
 
-    def _moved(self) -> Scalar:
-        return torch.stack([at_least_float32(p - q).square().sum() for p, q in self._pairs()]).sum() / 2
+
+def _local(x: Any) -> Tensor:
+    part: Tensor = x.to_local()
+    return part
 
 
 class _Call:
