@@ -112,7 +112,7 @@ def test_squashing_is_followed_too() -> None:
     found = of_timm({**config, "mean": (0.5,) * 3, "std": (0.5,) * 3})
     assert (found.frame, found.size, found.resize) == ("whole", 64, 64)
     config |= {"mean": (0.0,) * 3, "std": (1.0,) * 3}
-    with pytest.raises(ValueError, match=r"has crop_mode=border, .*package\.module:name, is judged with reglet's"):
+    with pytest.raises(ValueError, match=r"has crop_mode=border, .*package\.module:name, that returns \(network, pre"):
         of_timm({**config, "crop_mode": "border"})
     with pytest.raises(ValueError, match=r"takes images of 64 x 32, and images are squares here; .*:name"):
         of_timm({**config, "input_size": (3, 64, 32)})
@@ -145,6 +145,37 @@ def test_a_transformer_that_takes_no_squares_is_refused(transformers: ModuleType
     transformers.ViTModel(config).save_pretrained(tmp_path / "wide")
     with pytest.raises(ValueError, match="takes images of 32 x 16"):
         open_source(tmp_path / "wide")
+
+
+OWN = """
+import torch
+from transformers import ViTConfig, ViTModel
+
+def alone():
+    torch.manual_seed(0)
+    return ViTModel(ViTConfig(**{tiny!r}, image_size=(32, 16), patch_size=8))
+
+def prepared():
+    return alone(), lambda x: torch.nn.functional.interpolate(x.float() / 255, (32, 16))
+"""
+
+
+def test_a_transformer_of_ones_own_that_takes_no_squares(
+    transformers: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was given squares of the first side.  Now it is refused, or a function of its own makes both sides."""
+    (tmp_path / "of_my_own.py").write_text(OWN.format(tiny=TINY))
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=r"takes images of 32 x 16, .* return \(network, preprocess\) .* makes 32 x 16"):
+        open_source("of_my_own:alone")
+    encoder = open_source("of_my_own:prepared")
+    x = torch.randint(0, 256, (3, 3, 224, 224), dtype=torch.uint8)
+    assert encoder.prepare(x).shape == (3, 3, 32, 16)
+    with torch.no_grad():
+        inside = encoder.net.model(pixel_values=encoder.prepare(x)).last_hidden_state[:, 0]
+        assert torch.equal(encoder.net(encoder.prepare(x)), inside)
+    with pytest.raises(ValueError, match=r"does not take images of 24 x 24: .* It was made for 32 x 16$"):
+        open_source("of_my_own:alone", size=24)  # it interpolates positions of squares only
 
 
 @pytest.mark.parametrize("sides", [(48, 48), (40, 64)])

@@ -207,7 +207,8 @@ def _dim(net: Transformers, size: int | Grid) -> int:
     except (ValueError, RuntimeError) as error:
         high, wide = _pair(size)
         own = _pair(own_size(net.config))
+        advice = f": give size={own[0]}" if own[0] == own[1] else ""
         raise ValueError(
             f"{type(net.model).__name__} does not take images of {high} x {wide}: {error}. It was made for "
-            f"{own[0]} x {own[1]}: give size={own[0]}"
+            f"{own[0]} x {own[1]}{advice}"
         ) from error

@@ -14,7 +14,7 @@ from reglet.views.resample import Interpolation
 Json = Mapping[str, Any]
 Frame = Literal["middle", "whole"]
 IMAGENET = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-_OTHERWISE = "a function of your own that returns the network, package.module:name, is judged with reglet's preparation"
+_OTHERWISE = "a function of your own, package.module:name, that returns (network, preprocess) prepares images itself"
 _PILLOW = {0: "nearest", 1: "lanczos", 2: "bilinear", 3: "bicubic", 4: "box", 5: "hamming"}  # numbers of transformers
 # What else an image processor of transformers may ask for, and what does not change one image
 _HARMLESS = {"do_resize", "do_rescale", "do_normalize", "do_center_crop", "do_convert_rgb", "do_flip_channel_order"}

@@ -266,7 +266,7 @@ def _python(name: str, size: int) -> Encoder:
         found, own = found
     if not isinstance(found, nn.Module):
         raise ValueError(f"{name} is {EXPECTED}; got {type(found).__name__}")
-    net, preparation = _adapted(found, size)
+    net, preparation = _adapted(found, size, prepares=own is not None)
     if own is not None:
         side, words = size or 224, "reads the middle square of {} px, then by the function that it gives itself"
         about = {"name": name, "size": side, "preprocess": words.format(side)}
@@ -279,18 +279,32 @@ def _python(name: str, size: int) -> Encoder:
     )  # fmt: skip
 
 
-def _adapted(net: nn.Module, size: int) -> tuple[nn.Module, Preparation]:
-    """A network of a person's own, pooled where it puts out more than a vector, and how its images are prepared."""
+def _adapted(net: nn.Module, size: int, *, prepares: bool) -> tuple[nn.Module, Preparation]:
+    """A network of a person's own, pooled where it puts out more than a vector, and how its images are prepared.
+
+    prepares: it comes with a function that prepares them, which may give it images that are no squares.
+    """
+    cfg: Any = getattr(net, "pretrained_cfg", None)
     if hasattr(net, "config") and getattr(net, "main_input_name", None) == "pixel_values":
         found = Transformers(net, size=size or None)
-        own = own_size(found.config)
-        return found, usual(size or (own if isinstance(own, int) else own[0]))
-    cfg: Any = getattr(net, "pretrained_cfg", None)
-    preparation = of_timm(data_config(net)) if cfg else usual(size or 224)
+        takes = own_size(found.config)
+        return found, usual(size or _side((takes, takes) if isinstance(takes, int) else takes, prepares=prepares))
+    preparation = of_timm(data_config(net)) if cfg and not prepares else usual(size or 224)
     preparation = preparation.at(size) if size else preparation
     if isinstance(net, Backbone):
         return net, preparation
     return Adapter(net, size=preparation.size, in_channels=len(preparation.mean)), preparation
+
+
+def _side(takes: tuple[int, int], *, prepares: bool) -> int:
+    """Of the squares that a network of a person's own is given."""
+    high, wide = takes
+    if high != wide and not prepares:
+        raise ValueError(
+            f"the model takes images of {high} x {wide}, and images are squares here. Give size=, if it can take "
+            f"squares, or return (network, preprocess) with a function that makes {high} x {wide} of squares"
+        )
+    return high
 
 
 def _features(name: str, rows: FeatureRows) -> Encoder:
