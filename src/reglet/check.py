@@ -188,10 +188,21 @@ def class_numbers(n: int | None = None, /, **values: object) -> None:
 def all_finite(**values: Tensor) -> None:
     """For numbers that are read anyway.  A loss in a training step must not read them."""
     for name, x in values.items():
-        rows = x.split(max(1, _AT_ONCE // max(1, x[0].numel()))) if x.ndim and len(x) else [x]
-        if not all(bool(torch.isfinite(part).all()) for part in rows):
+        if not is_finite(x):
             name = name.replace("_", " ")
             raise ValueError(f"{int((~torch.isfinite(x)).sum())} of {x.numel()} {name} are not finite")
+
+
+def is_finite(x: Tensor) -> bool:
+    """Whether all numbers are.
+
+    >>> is_finite(torch.tensor([1e38, 3e38])), is_finite(torch.tensor([torch.inf, -torch.inf]))
+    (True, False)
+    """
+    if bool(x.detach().sum().isfinite()):  # ten times as fast; NaN and infinities do not cancel each other
+        return True
+    rows = x.split(max(1, _AT_ONCE // max(1, x[0].numel()))) if x.ndim and len(x) else [x]
+    return all(bool(torch.isfinite(part).all()) for part in rows)  # numbers that are may have a sum that is not
 
 
 class OverflowsError(ValueError, FloatingPointError):

@@ -82,5 +82,5 @@ def same_image_auc(z: Float[Tensor, "2 n d"]) -> float:
     distance = torch.cdist(a, b)
     own = distance.diagonal()[:, None]
     n = len(a)
-    closer = (own < distance).double() + 0.5 * (own == distance).double()
-    return float((closer.sum() - 0.5 * n) / (n * (n - 1)))  # own against own is a tie
+    closer = int((own < distance).sum()) + 0.5 * int((own == distance).sum())
+    return (closer - 0.5 * n) / (n * (n - 1))  # own against own is a tie

@@ -94,7 +94,7 @@ def diagnose(symptoms: Symptoms) -> Verdict:
         if z is not None:
             check.tensor(name, z, 2, None, None)
             tensors[name] = z
-    broken = [name for name, z in tensors.items() if not bool(torch.isfinite(z).all())]
+    broken = [name for name, z in tensors.items() if not check.is_finite(z)]
     if any(not math.isfinite(norm) for norm in (s.gradients or {}).values()):
         broken.append("gradients")
     measured = {"batch share": s.batch_share, "mode gap": s.mode_gap}
