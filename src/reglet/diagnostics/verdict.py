@@ -7,7 +7,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-import torch
+import torch  # noqa: F401  the examples use it
 from jaxtyping import Float
 from torch import Tensor
 
