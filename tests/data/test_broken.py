@@ -109,3 +109,24 @@ def test_decompression_bombs_are_refused(folder: Path, monkeypatch: pytest.Monke
     Image.fromarray(np.zeros((300, 300), np.uint8)).save(folder / "cat" / "05.png")
     with pytest.warns(UserWarning, match="cat/05.png"):
         assert "DecompressionBombError" in pictures_of(folder).unreadable.reasons["cat/05.png"]
+
+
+def test_a_file_is_opened_once_for_its_size_and_its_crops(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pictures, "IN_MEMORY", 0)
+    data = load(str(folder))
+    assert isinstance(data, pictures.Pictures)
+    opened: list[int] = []
+    every = data.files.open
+    monkeypatch.setattr(data.files, "open", lambda i: (opened.append(i), every(i))[1])
+    index, crops = torch.tensor([3, 7, 3]), Crops(torch.tensor([[2, 3, 15, 20]] * 3), 8)
+    data.sizes(index)
+    (first,) = data.crops(index, [crops])
+    assert sorted(opened) == [3, 3, 3, 7]  # twice for the sizes of 3, and once more for its second crop
+    (again,) = data.crops(index, [crops])  # nothing is held any more
+    assert torch.equal(first, again)
+    for limit in ("_HELD", "_HELD_FILE"):
+        monkeypatch.setattr(pictures, limit, 8)
+        opened.clear()
+        data.sizes(index)
+        assert torch.equal(data.crops(index, [crops])[0], first)
+        assert sorted(opened) == [3, 3, 3, 3, 7, 7]

@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from io import BytesIO
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -27,6 +28,7 @@ T = TypeVar("T")
 FEWEST = 16  # images that anything can be learned from
 IN_MEMORY = 2 << 30  # bytes of decoded images that are kept
 _GLIMPSE = 4096  # bytes
+_HELD_FILE, _HELD = 1 << 20, 64 << 20  # bytes of a file, and of all files of a batch, that are held to be decoded
 LARGEST = 224  # side of the images where none is asked for
 SAMPLE = 32  # files that are looked at to know what the others are like
 
@@ -70,6 +72,7 @@ class Pictures:
         self.labels, self.classes, self.domain, self.domains = files.known
         self.fingerprint = _digest(files.fingerprint, self.size, self.channels, self.deep)
         self._groups: NDArray[np.int64] | None = None
+        self._held = _Held()
         self._kept = self._keep() if keep and not once and self._fits(seen) else None
         self._stacked = _stacked(self._kept)
         if self._stacked is not None and self._kept is not None:  # one copy
@@ -113,7 +116,11 @@ class Pictures:
         return _tensor(to_unit(self._stacked[rows]))
 
     def sizes(self, index: Int64[Tensor, " b"]) -> Int64[Tensor, "b 2"]:
-        return torch.tensor(list(self.pool.map(lambda i: self._readable(i, self._size), index.tolist())))
+        """Small files are held in memory until `crops` asks for them, so that they are opened once."""
+        held = _Held()
+        sizes = list(self.pool.map(lambda i: self._readable(i, lambda j: self._size(j, held)), index.tolist()))
+        self._held = held
+        return torch.tensor(sizes)
 
     def crops(self, index: Int64[Tensor, " b"], asked: Sequence[Crops]) -> list[Pixels]:
         boxes = [each.boxes.tolist() for each in asked]
@@ -194,18 +201,20 @@ class Pictures:
             pixels = self._kept_pixels(row)
             height, width = pixels.shape[:2]
             return [each.of(to_unit(pixels), each.box) for each in want(height, width)]
+        if (picture := self._held.pictures.pop(row, None)) is not None:
+            return _decoded(picture, want(picture.height, picture.width), channels=self.channels, deep=self.deep)
         with _closing(self.files.open(row)) as source:
             picture = open_picture(source)
             cuts = want(picture.height, picture.width)
             return _decoded(picture, cuts, channels=self.channels, deep=self.deep)
 
-    def _size(self, j: int) -> tuple[int, int]:
+    def _size(self, j: int, held: "_Held | None" = None) -> tuple[int, int]:
         row = int(self.rows[j])
         if self._kept is not None:
             height, width = self._kept_pixels(row).shape[:2]
             return height, width
         with _closing(self.files.open(row)) as source:
-            picture = open_picture(source)
+            picture = open_picture(source) if held is None else held.open(row, source)
             return picture.height, picture.width
 
     def _kept_pixels(self, row: int) -> Array:
@@ -294,6 +303,27 @@ class Pictures:
 
 class NoneReadableError(ValueError):
     """Neither the file nor one that could replace it can be read."""
+
+
+class _Held:
+    """row -> a picture whose header was read, and whose encoded bytes are in memory.  Large files are not held."""
+
+    def __init__(self) -> None:
+        self.pictures: dict[int, Picture] = {}
+        self.room = _HELD
+
+    def open(self, row: int, source: Any) -> Picture:
+        if isinstance(source, Image.Image):
+            return open_picture(source)
+        data = source.read(_HELD_FILE)
+        if len(data) == _HELD_FILE or len(data) > self.room:
+            source.seek(0)
+            return open_picture(source)
+        picture = open_picture(BytesIO(data))
+        if picture.image is not None:  # otherwise it is decoded already
+            self.pictures[row] = picture
+            self.room -= len(data)
+        return picture
 
 
 class _Cut(NamedTuple):
