@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from PIL import Image, UnidentifiedImageError
 from torch import Tensor
 
+from reglet.data.pillow_memory import with_fourth_byte
 from reglet.data.png16 import read_png16
 
 Array = NDArray[Any]  # (h, w, c) of uint8, uint16 or float32
@@ -143,8 +144,11 @@ def cut_bytes(pixels: Array, box: Box, *, out: tuple[int, int], how: str) -> Ten
     It differs from Pillow's by 1 or 2 of 255 in a few per cent of the pixels.
     """
     top, left, bottom, right = box.around
-    part = torch.from_numpy(pixels[top:bottom, left:right]).permute(2, 0, 1)
-    return part if part.shape[1:] == out else F.interpolate(part[None], out, mode=how, antialias=True)[0]
+    planes = with_fourth_byte(pixels[top:bottom, left:right])
+    part = torch.from_numpy(planes).permute(2, 0, 1)
+    if part.shape[1:] != out:
+        part = F.interpolate(part[None], out, mode=how, antialias=True)[0]
+    return part[: pixels.shape[2]]
 
 
 def to_unit(values: Array) -> Array:

@@ -19,6 +19,7 @@ from torch import Tensor
 from reglet.data.decode import Array, Box, Picture, cut, cut_bytes, open_picture, to_unit
 from reglet.data.files import Files, readable
 from reglet.data.images import Pixels
+from reglet.data.pillow_memory import shared_array
 from reglet.data.unreadable import MOST, TooManyUnreadableError, Unreadable
 from reglet.threads import single_threads
 from reglet.views.crop import Crops
@@ -358,7 +359,7 @@ def _decoded(picture: Picture, cuts: Sequence[_Cut], *, channels: int, deep: boo
     if not isinstance(pixels, Image.Image):
         pixels = to_unit(pixels)
     elif not all(each.exact for each in cuts):
-        pixels = np.array(pixels).reshape(height, width, channels)
+        pixels = shared_array(pixels)
     scale = down, across, down, across
     return [each.of(pixels, Box(*(x * s for x, s in zip(each.box, scale, strict=True)))) for each in cuts]
 
