@@ -39,6 +39,7 @@ def sections(budget: float, clock: Clock) -> dict[str, Callable[[], Iterable[Row
         "page": lambda: _run("page"),
         "shared_machine": lambda: _run("shared_machine"),
         "jobs": lambda: _run("jobs"),
+        "doctor": lambda: _run("doctor"),
         "freed_memory": lambda: _run("freed_memory"),
     }
 

@@ -53,7 +53,7 @@ def test_when_it_looks(every: int, grace: int, expected: list[int]) -> None:
 
 def test_when_it_looks_if_nothing_is_said() -> None:
     assert looks(Doctor(), 150) == [100, 125, 150]
-    assert Doctor().keep == 512
+    assert Doctor().keep == 256
     assert Doctor().action == "warn"
 
 

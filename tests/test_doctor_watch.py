@@ -1,5 +1,6 @@
 """The doctor beside a training: runs made sick on purpose in the middle, and healthy ones."""
 
+import math
 import re
 import warnings
 from collections.abc import Callable
@@ -139,6 +140,40 @@ def test_the_class_token_of_a_fresh_transformer_gives_no_alarm(alone: bool) -> N
         total.backward()
         optimizer.step()
     assert min(float(row["features.spread"]) for row in doctor.timeline) < 0.05
+
+
+@pytest.mark.parametrize(
+    ("views", "begins", "sure_below"),
+    [
+        (None, 0.5, 0.05),  # below 0.05 features have collapsed, if they varied more before
+        (None, 0.1, 0.02),  # features that never varied more: below a fifth of what they had
+        (2.0, 0.5, 0.05),  # embeddings beside them that hardly tell images apart
+        (0.2, 0.5, 0.005),  # embeddings that do: below 0.005 in any case
+    ],
+)
+def test_a_slow_collapse_is_noticed(views: float | None, begins: float, sure_below: float) -> None:
+    """The spread halves every 50 steps: an alarm within 50 steps after the threshold, and none before it."""
+    torch.manual_seed(0)
+    images, doctor = torch.randn(128, 16), Doctor(grace=25, action="stop")
+    shared = images.square().sum(1).mean().sqrt() * nn.functional.normalize(torch.ones(16), dim=0)
+    spread = begins
+    for step in range(600):
+        spread = begins * 0.5 ** (step / 50)
+        features = shared + spread * (images + 0.05 * torch.randn_like(images))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DoctorWarning)
+            if views is None:
+                doctor.observe(features)
+            else:
+                z = [shared + spread * (images + views * torch.randn_like(images)) for _ in range(2)]
+                doctor.observe(z, features=features)
+        if doctor.stop:
+            break
+    assert doctor.stop
+    assert doctor.verdict is not None
+    assert doctor.verdict.name == "complete collapse"
+    passed = 50 * math.log2(begins / sure_below)
+    assert passed <= step + 1 <= passed + 50
 
 
 def with_odds(odds: float) -> float:

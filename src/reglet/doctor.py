@@ -71,7 +71,7 @@ class Doctor:
         *,
         every: int = 25,
         grace: int = 100,
-        keep: int = 512,
+        keep: int = 256,
         action: str = "warn",
         classes: int | None = None,
     ) -> None:
@@ -117,7 +117,8 @@ class Doctor:
         views = list(embeddings) if not isinstance(embeddings, Tensor) or embeddings.ndim == 3 else [embeddings]
         check_embeddings(views, features)
         self.step, self._model = self.step + 1, model
-        value = loss if loss is not None else sum(terms.values()) if terms else None
+        with torch.no_grad():
+            value = loss if loss is not None else sum(terms.values()) if terms else None
         if isinstance(value, Tensor):
             self._losses.append(value.detach())
         pair = [view for view in views[:2] if view.shape == views[0].shape]
