@@ -14,8 +14,8 @@ Scores    Of frozen features, on 300 other images: a linear probe (exact, on the
           each class; "elsewhere", the linear probe on CIFAR-10, of which nothing was trained on: what was kept.
           Looks after each ten steps of "full dose": "by NAME" is the linear probe at the look that a criterion likes
           best.
-Measured  recipes/summaries/adapt.json is of an earlier design with one dose (rate 1e-4, norms moved, share 0.2): every arm
-          lost 7 points.  Of this design only the 18 trials are finished (2026-11-18, 50f2ac9).  Linear probe on
+Measured  recipes/summaries/adapt.json is of an earlier design with one dose (rate 1e-4, norms moved, share 0.2): every
+          arm lost 7 points.  Of this design only the 18 trials are finished (2026-11-18, 50f2ac9).  Linear probe on
           validation, PneumoniaMNIST and PACS, rates from the largest to the smallest:
             visreg      86.0 86.8 87.0    45.7 45.7 46.3
             norms kept  88.7 88.8 89.8    60.3 63.8 64.3
