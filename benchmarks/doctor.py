@@ -107,8 +107,8 @@ def run() -> Iterator[Row]:
         name, _, size = what.partition(", ")
         times = 5 if x.shape[2] < 32 else 1  # the others take a minute each, and 0.1 %
         shares = [100 * cost(build, x) for _ in range(times)]
-        spread = {"low": min(shares), "high": max(shares)}
-        yield at_most(f"Doctor, {name}", size, "% of a step", median(shares), 1.0, **spread)
+        low, high = min(shares), max(shares)
+        yield at_most(f"Doctor, {name}", size, "% of a step", median(shares), 1.0, low=low, high=high)
 
 
 def main() -> None:
