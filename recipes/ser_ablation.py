@@ -6,12 +6,13 @@ Printed   MoCo-v3, ViT-S/16, ImageNet-1k, linear probe and scores for turns, fli
           layer 3 69.28 .840 .881 .945; layer 9 68.72 .888 .886 .957; layer 12 68.18 .924 .892 .957.  Without turns
           69.17, without turns and flips 69.12, without turns and scale 68.67
 Design    recipes/ser_encoder.py with VISReg: a conv net 32-64-128, 3,000 CIFAR-10 images, 3 epochs of 128, stages in
-          the place of layers; SER with a fifth of the gradient; seeds 1 to 5.  Figures and minutes:
-          recipes/summaries/ser_ablation.json.
+          the place of layers; SER with a fifth of the gradient; seeds 1 to 29 (32 were planned).
+          Figures and minutes: recipes/summaries/ser_ablation.json.
 Found     SER is felt most at the stage where it stands: at stage 2 the maps of stage 2 follow turns by 0.10 more than
-          with lambda = 0, and those of stage 3 by 0.05; at stage 3 its own maps by 0.08.  By the maps of stage 3 the
-          paper's order holds by the means: the later SER stands, the better turns are followed.  Without turns among
-          the transforms turns are followed by 0.11 to 0.15 less, and accuracy does not fall.
+          with lambda = 0, and those of stage 3 by 0.04; at stage 3 its own maps by 0.07.  By the maps of stage 3 the
+          paper's order holds: the later SER stands, the better turns are followed.  The last stage costs no accuracy
+          (+0.1 +- 0.8, printed -1.1).  Without turns among the transforms turns are followed by 0.11 to 0.15 less, and
+          accuracy does not fall.
 Before    A ViT of six blocks (2026-11-16, three seeds), below raw pixels, followed turns by .09, .18, .24 and .30 more
           with SER at layers 1, 2, 3 and 6; without turns or scale among the transforms it followed these less.
 """
