@@ -20,10 +20,8 @@ from recipes.recipe import Scores
 from reglet import views
 from reglet.backbones import ConvNet, projector
 from reglet.data import Images, Part, load
-from reglet.data.splits import hold_out
 from reglet.diagnostics import effective_rank, eigenspectrum
 from reglet.engine.feed import ImageFeed, Place, ViewPolicy
-from reglet.engine.guard import NonFiniteError
 from reglet.engine.metrics import read_metrics
 from reglet.engine.monitor import Monitor
 from reglet.engine.settings import Settings
@@ -37,9 +35,7 @@ from reglet.train import fit
 
 SIZE = 16
 STRENGTHS = (1e-3, 1e-2, 1e-1)  # of the linear probe, chosen on a part of the training images
-
-
-SETTINGS = {"epochs": 8, "batch": 128, "lr": 2e-3}
+VIEWS = "smi"  # the policy of runs whose settings have none
 
 
 class Data(NamedTuple):
@@ -59,7 +55,8 @@ def method(loss: OnViews, *, seed: int, width: int = 64) -> JointEmbedding:
 
 def pretrain(run: Run, loss: OnViews, images: Images, *, dose: Dose | None = None) -> JointEmbedding:
     learner = method(loss, seed=run.seed, width=run.settings.get("width", 64))
-    quietly(learner, images, views.policy("smi", size=SIZE), run, dose=dose)
+    policy = views.policy(run.settings.get("views", VIEWS), size=SIZE)
+    quietly(learner, images, policy, run, dose=dose)
     return learner
 
 
@@ -68,7 +65,7 @@ def followed(
 ) -> tuple[JointEmbedding, list[dict[str, Any]]]:
     """Trained, and the lines of its metrics.jsonl: one for every step, and one for each score that was watched."""
     learner, lines = method(loss, seed=run.seed, width=run.settings.get("width", 64)), list[dict[str, Any]]()
-    quietly(learner, images, views.policy("smi", size=SIZE), run, watch=watch, lines=lines)
+    quietly(learner, images, views.policy(VIEWS, size=SIZE), run, watch=watch, lines=lines)
     return learner, lines
 
 
@@ -82,12 +79,16 @@ def quietly(
     watch: Sequence[Monitor] = (),
     lines: list[dict[str, Any]] | None = None,
 ) -> None:
-    """Trained, with nothing shown and nothing left on disk.  lines: takes those of metrics.jsonl, of every step."""
+    """Trained for the run's epochs or steps, with nothing shown and nothing left on disk.
+
+    lines: takes those of metrics.jsonl, of every step.
+    """
     batch = run.settings["batch"]
     with tempfile.TemporaryDirectory() as folder:
         settings = Settings(
             out=f"{folder}/run",
-            epochs=run.settings["epochs"],
+            epochs=run.settings.get("epochs", 1),
+            steps=run.settings.get("steps", 0),
             batch=batch,
             lr=run.settings["lr"],
             weight_decay=0.05,
@@ -110,17 +111,6 @@ def first(feed: ImageFeed) -> Batch:
     feed.open(Place(), steps=1)
     with closing(feed):
         return feed(0)
-
-
-def try_out(run: Run, loss: OnViews, images: Images) -> Scores:
-    """A trial: trained on four fifths of the images, a linear probe on the last; 0 where training diverged."""
-    train, held = held_out(images, *hold_out(len(images), 0.2))
-    try:
-        learner = pretrain(run, loss, train)
-    except NonFiniteError as error:
-        return {"validation": 0.0, "diverged": str(error)}
-    x, x_held = features(learner, train), features(learner, held)
-    return {"validation": 100 * linear_probe(x, known(train), x_held, known(held), strengths=STRENGTHS[1:2]).accuracy}
 
 
 @torch.no_grad()

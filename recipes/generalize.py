@@ -166,14 +166,20 @@ def train(
 
 
 def train_many(
-    run: Run, nets: Sequence[Network], data: Labelled, indices: Sequence[Int64[Tensor, " m"]], seeds: Sequence[int]
+    run: Run,
+    nets: Sequence[Network],
+    data: Labelled,
+    indices: Sequence[Int64[Tensor, " m"]],
+    seeds: Sequence[int],
+    *,
+    criterion: Criterion | None = None,
 ) -> list[Domains]:
     """A classifier for each of the seeds, trained side by side on the seed's samples; without an attachment."""
     per_domain = run.settings["per_domain"]
     orders = [Batches(data.domain[i], per_domain=per_domain, seed=s) for i, s in zip(indices, seeds, strict=True)]
     one_hot = torch.nn.functional.one_hot(data.y, data.classes).float()
     copies = [
-        learner(replace(run, seed=s), net, data, i[order.indices(0)], domains=len(order.members))
+        learner(replace(run, seed=s), net, data, i[order.indices(0)], domains=len(order.members), criterion=criterion)
         for s, net, i, order in zip(seeds, nets, indices, orders, strict=True)
     ]
 

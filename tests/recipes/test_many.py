@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from recipes.generalize import Labelled, Network, train, train_many
+from recipes.long_tail import Balanced
 from recipes.many import Many
 from recipes.recipe import Recipe, apart, main, plan, seeds_of
 
@@ -13,6 +14,7 @@ from reglet.backbones import ConvNet
 from reglet.methods import Supervised
 from reglet.methods.domains import leave_out
 from reglet.runs import Finished, Run, read_summary
+from reglet.tails import BalancedSoftmax
 
 SMALL = {"steps": 5, "per_domain": 4, "lr": 1e-2, "dim": 6, "inner": 3, "size": 32}
 
@@ -38,6 +40,15 @@ def test_side_by_side_is_alone(arm: str) -> None:
         alone = train(Run(arm, seed, "", SMALL), network(seed), data, split.train)
         for (name, a), b in zip(alone.state_dict().items(), one.state_dict().values(), strict=True):
             torch.testing.assert_close(a, b, msg=name, rtol=1e-4, atol=1e-5)
+
+
+def test_a_tail_side_by_side_is_alone() -> None:
+    data, counts, index = labelled(), torch.tensor([30, 20, 10]), torch.arange(120)
+    (one,) = train_many(Run("ERM", 1, "", SMALL), [network(1)], data, [index], [1], criterion=Balanced(counts))
+    alone = train(Run("ERM", 1, "", SMALL), network(1), data, index, criterion=BalancedSoftmax(counts))
+    plain = train(Run("ERM", 1, "", SMALL), network(1), data, index)
+    torch.testing.assert_close(one.head.bias, alone.head.bias, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(one.head.bias, plain.head.bias, atol=1e-3)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,8 @@ import torch
 from recipes.encoder import Data
 from recipes.recipe import Recipe, main
 
-from recipes import encoder, smi_batch_size, ssl_losses, visreg_ablation, visreg_ratios, visreg_slices
+from recipes import encoder, smi_batch_size, ssl_losses, visreg_ablation, visreg_digits, visreg_ratios, visreg_slices
+from reglet.engine.guard import NonFiniteError
 from reglet.losses import VICRegLoss
 from reglet.runs import Run, read_summary
 
@@ -35,16 +36,15 @@ def small(recipe: Recipe, *arms: str, tries: int = 2, **changes: object) -> Reci
         small(ssl_losses.RECIPE, "Barlow Twins", "SMI", "random weights", "raw pixels"),
         small(smi_batch_size.RECIPE, "Barlow Twins", "SMI", "raw pixels", folds=("64", "128")),
         small(visreg_ratios.RECIPE, "full", "shape 4:1", "raw pixels"),
+        small(visreg_digits.RECIPE, "full", "no scale", "SWD, 128 slices", "raw pixels"),
         small(visreg_slices.RECIPE, *(f"SIGReg, {k} slices" for k in (128, 1024)), "raw pixels", baseline=""),
     ],
     ids=lambda recipe: recipe.name,
 )
 def test_it_runs(recipe: Recipe, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    trial = {**recipe.trial, "epochs": 1}
-    words = [f"data={data}", f"out={tmp_path}", "epochs=1", "batch=64", "seeds=2", "jobs=1"]
-    if "imbalance" in recipe.settings:
-        words += ["imbalance=4", "slices=32", "batch=32"]
-    assert main(replace(recipe, trial=trial), words) == 0
+    short = {"epochs": 1, "steps": 2, "batch": 32, "slices": 32, "imbalance": 4}
+    words = [f"{key}={value}" for key, value in short.items() if key in recipe.settings]
+    assert main(recipe, [*words, f"data={data}", f"out={tmp_path}", "seeds=2", "jobs=1"]) == 0
     printed = capsys.readouterr().out
     assert all(f"| {arm} |" in printed for arm in recipe.arms)
     assert len(read_summary(tmp_path / "summary.json")["claims"]) == len(recipe.printed)
@@ -93,11 +93,13 @@ def test_runs_of_a_seed_start_from_the_same_weights_and_a_loss_changes_them(part
     assert not torch.equal(a["backbone.stages.0.0.weight"], start["backbone.stages.0.0.weight"])
 
 
-def test_a_trial_that_diverges_scores_nothing(parts: Data) -> None:
-    run = Run("VICReg", 0, settings={"epochs": 1, "batch": 64, "lr": 1e30, "trial": True})
-    result = encoder.try_out(run, VICRegLoss(), parts.train)
-    assert result["validation"] == 0
+def test_a_trial_that_diverges_scores_nothing() -> None:
+    settings = {**ssl_losses.RECIPE.settings, "epochs": 1, "lr": 1e30, "loss": "VICReg", "weight": 1.0}
+    result = ssl_losses.compute(Run("VICReg", 0, settings=settings | {"trial": True}), visreg_digits.load(Path()))
+    assert result[visreg_digits.FEW] == 0
     assert "step" in result["diverged"]
+    with pytest.raises(NonFiniteError):
+        ssl_losses.compute(Run("VICReg", 0, settings=settings), visreg_digits.load(Path()))
 
 
 def test_rank_of_what_is_known() -> None:
