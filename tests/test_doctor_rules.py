@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import reglet
 from reglet import doctor as module
+from reglet.diagnostics.collapse import covariance_rank, noise_rank
 from reglet.diagnostics.diseases import Finding
 from reglet.diagnostics.verdict import Verdict
 from reglet.doctor import AGAIN, Doctor, DoctorWarning, SickError, _Course, check_embeddings, same_slices, sentence
@@ -177,8 +178,17 @@ def test_views_in_all_their_forms(monkeypatch: pytest.MonkeyPatch) -> None:
 def watch_diagnose(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     seen: list[Any] = []
     real = module.diagnose
-    monkeypatch.setattr(module, "diagnose", lambda symptoms: (seen.append(symptoms), real(symptoms))[1])
+    monkeypatch.setattr(module, "diagnose", lambda s, **how: (seen.append(s), real(s, **how))[1])
     return seen
+
+
+def test_ranks_are_of_the_last_128_samples() -> None:
+    z = torch.cat([torch.ones(72, 1) * normal(1, 8), normal(128, 8, seed=1)])
+    verdict = Doctor(every=1, grace=0, keep=2).observe(z)
+    assert verdict is not None
+    assert verdict.numbers["features.rank"] == pytest.approx(covariance_rank(z[72:]))
+    assert verdict.numbers["features.noise_rank"] == pytest.approx(noise_rank(128, 8))
+    assert verdict.numbers["features.n"] == 200
 
 
 # Fresh or collapsed

@@ -36,6 +36,7 @@ RELAPSE = 0.5  # share of what the loss had gained that is lost again
 TOLD = 0.8  # how often a view is nearer to the other of its image than to another image: trained encoders have more
 FALLEN = 0.2  # of the largest spread that was seen: less is a collapse, not the little that fresh weights have
 FLOOR = 0.005  # spread below which features have collapsed in any case
+RANKED = 128  # samples that ranks are taken of: eigenvalues are most of what a look costs
 NOISES = 6.0  # deviations of the loss by which it must have fallen, and risen, to tell that from noise
 
 
@@ -226,7 +227,7 @@ class Doctor:
 
         alone: no features were given; the embeddings are judged as such.
         """
-        found = diagnose(symptoms)
+        found = diagnose(symptoms, rows=RANKED)
         spread, auc = (found.numbers.get(name, 0.0) for name in ("features.spread", "embeddings.auc"))
         self._spread = max(self._spread, spread)
         fallen = spread < FALLEN * self._spread and auc < TOLD

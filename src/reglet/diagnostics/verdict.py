@@ -81,8 +81,9 @@ class Verdict:
         return EXIT_CODES[self.findings[0].level]
 
 
-def diagnose(symptoms: Symptoms) -> Verdict:
-    """
+def diagnose(symptoms: Symptoms, *, rows: int | None = None) -> Verdict:
+    """rows: at most so many samples for the ranks, of which noise has as many then; default: all.
+
     >>> z = torch.randn(500, 32, generator=torch.Generator().manual_seed(0))
     >>> diagnose(Symptoms(z)).name, diagnose(Symptoms(z * 0 + 1)).name
     ('healthy', 'complete collapse')
@@ -101,7 +102,7 @@ def diagnose(symptoms: Symptoms) -> Verdict:
     broken += [name for name, value in measured.items() if value is not None and math.isnan(value)]
     if broken:
         return Verdict((diseases.not_finite(broken),), {})
-    return judge(measure(s), same_slices=s.same_slices, steps=s.steps)
+    return judge(measure(s, rows=rows), same_slices=s.same_slices, steps=s.steps)
 
 
 def judge(numbers: dict[str, float], *, same_slices: bool | None = None, steps: int | None = None) -> Verdict:
@@ -128,13 +129,13 @@ def judge(numbers: dict[str, float], *, same_slices: bool | None = None, steps: 
     return Verdict(about or (diseases.healthy(numbers),), numbers, tuple(f for f in found if f.level == "remark"))
 
 
-def measure(s: Symptoms) -> dict[str, float]:
-    """Everything that is judged, as numbers."""
-    numbers = _about("features", s.features)
+def measure(s: Symptoms, *, rows: int | None = None) -> dict[str, float]:
+    """Everything that is judged, as numbers.  rows: see `diagnose`."""
+    numbers = _about("features", s.features, rows)
     if s.views is not None:
         numbers["views.auc"] = same_image_auc(s.views)
     if s.embeddings is not None:
-        numbers |= _about("embeddings", s.embeddings[0]) | {"embeddings.auc": same_image_auc(s.embeddings)}
+        numbers |= _about("embeddings", s.embeddings[0], rows) | {"embeddings.auc": same_image_auc(s.embeddings)}
         std = feature_std(s.embeddings[0])
         numbers["embeddings.dead"] = float((std <= 1e-6 * std.max()).double().mean())
     known = {"batch_share": s.batch_share, "mode_gap": s.mode_gap, "batch": s.batch, "classes": s.classes}
@@ -147,13 +148,15 @@ def measure(s: Symptoms) -> dict[str, float]:
     return numbers
 
 
-def _about(what: str, z: Float[Tensor, "n d"]) -> dict[str, float]:
-    spectrum = eigenspectrum(z)
-    return {
+def _about(what: str, z: Float[Tensor, "n d"], rows: int | None) -> dict[str, float]:
+    some = z if rows is None else z[-rows:]
+    spectrum = eigenspectrum(some)
+    fewer = {f"{what}.rows": float(len(some))} if len(some) < len(z) else {}
+    return fewer | {
         f"{what}.n": float(z.shape[0]),
         f"{what}.d": float(z.shape[1]),
         f"{what}.spread": relative_spread(z),
         f"{what}.rank": effective_rank(spectrum),
-        f"{what}.noise_rank": noise_rank(*z.shape),
+        f"{what}.noise_rank": noise_rank(*some.shape),
         f"{what}.directions": float(leading(spectrum)),
     }
