@@ -144,7 +144,8 @@ def _rank(what: str, x: dict[str, float], cause: str) -> list[Finding]:
             "dimensional collapse",
             "sick",
             f"the {what} have an effective rank of {rank:.1f} and {used:.0f} directions with 99.9 % of the variance; "
-            f"pure noise in as many numbers ({x.get(f'{what}.rows', n):.0f} images, {d:.0f} each) has a rank of {x[f'{what}.noise_rank']:.0f}",
+            f"pure noise in as many numbers ({x.get(f'{what}.rows', n):.0f} images, {d:.0f} each) has a rank of "
+            f"{x[f'{what}.noise_rank']:.0f}",
             cause,
             "raise what decorrelates (covariance, redundancy, shape, slices), or give the projector more width",
         )
