@@ -33,8 +33,8 @@ CHOICES = (
         "images without labels, **a long tail** of classes",
         "`method=visreg`",
         "four times the weight of shape",
-        "visreg_ratios",
-        "shape 4:1",
+        "visreg_digits",
+        "^shape 4:1$",
     ),
     Choice(
         "no labels, features that **follow turns**",
