@@ -122,3 +122,16 @@ def test_tables_are_corrected_each_for_itself() -> None:
     apart = judge_tables([noise, one, noise], ["a", "b", "a"])
     assert [v.word for v in together] == ["underpowered"] * 3
     assert [v.word for v in apart] == ["underpowered", "holds", "underpowered"], "in the order given"
+
+
+def test_a_level_claim_needs_the_seeds_that_tell_it_from_the_nearer_edge() -> None:
+    """0.77 is nearer to the edge than to 0: seeds that would tell 0 from 1 do not tell 0.77 from 1."""
+    middle, near, outside = (
+        judge([Claim(Interval(mean, mean - 0.8, mean + 0.8, 6), margin=1.0)])[0] for mean in (0.25, 0.77, 1.23)
+    )
+    assert {middle.word, near.word, outside.word} == {"underpowered"}
+    assert middle.seeds_needed is not None
+    assert near.seeds_needed is not None
+    assert middle.seeds_needed < near.seeds_needed
+    assert near.seeds_needed == outside.seeds_needed
+    assert near.seeds_needed > 6

@@ -182,8 +182,14 @@ def _failed(claim: Claim) -> str:
 
 
 def _needed(claim: Claim, claims: int) -> int | None:
-    """The seeds needed at the level of the first of `claims` tests.  Without a printed effect, for the one seen."""
-    effect = claim.printed if claim.printed is not None else claim.margin or claim.ours.mean
+    """The seeds needed at the level of the first of `claims` tests.
+
+    They tell the printed effect from 0.  Without one, they tell the effect seen from 0, or from the nearer edge of the
+    margin.
+    """
+    seen, effect = claim.ours.mean, claim.printed
+    if effect is None:
+        effect = seen if claim.margin is None else claim.margin - abs(seen)
     found = seeds_needed(claim.ours, effect, level=LEVEL / max(claims, 1))
     return None if found is None else max(found, SEEDS)
 
