@@ -1,6 +1,7 @@
 """`reglet adapt`: from weights to a table and a verdict; where they come from; what is refused; exit codes."""
 
 import json
+import os
 from pathlib import Path
 from types import ModuleType
 
@@ -207,9 +208,11 @@ def test_bad_input_trains_nothing(
     here: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], says: str
 ) -> None:
     start = "" if words == ["start="] else "convnet.safetensors"
+    environment = dict(os.environ)
     assert adapt(here, tmp_path / "a", *(word for word in words if word != "start="), start=start) == 2
     assert says in capsys.readouterr().err
     assert not (tmp_path / "a" / "checkpoint.safetensors").exists()
+    assert environment == dict(os.environ)  # no processes were launched, whose ports others would inherit
 
 
 def test_a_name_that_is_not_there_says_what_to_do(

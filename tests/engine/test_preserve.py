@@ -165,10 +165,10 @@ def test_what_cannot_work_is_refused() -> None:
     config = from_flat({**base, "method": "byol", "preserve": "features", "micro_batch": 4})
     with pytest.raises(ValueError, match=r"needs a method with embed\(\) and objective\(\).*; BYOL has not"):
         require_splittable(build_parts(config).method)
-    config = from_flat({**base, "method": "vicreg", "preserve": "features", "strategy": "fsdp"})
-    plain = launch(Settings(accelerator="cpu", batch=16))
+    config = from_flat({**base, "method": "vicreg", "preserve": "features"})
+    plain, split = launch(Settings(accelerator="cpu", batch=16)), Settings(accelerator="cpu", batch=16, strategy="fsdp")
     with pytest.raises(ValueError, match=r"measured on whole weights, which fsdp splits: give a number, such as"):
-        State(plain, build_parts(config).method, config)
+        State(plain, build_parts(config).method, split)
     inner = held("features")
     example = Batch([torch.zeros(2, 3, 16, 16, dtype=torch.float64)] * 2, n_global=2)
     around = Regularized(inner, "backbone.blocks.*", VICRegLoss(), weight=0.1, example=example)

@@ -134,10 +134,22 @@ class Config(Named):
             raise ValueError(f"keep_best is one of {', '.join(CRITERIA)}; got {self.keep_best!r}")
         if self.of("preserve") and not self.preserve:
             raise ValueError("preserve.* are arguments of what preserve= names: give preserve= too")
+        if self.strategy == "fsdp" and self._holds_by_share():  # before processes are launched
+            raise ValueError(
+                "a share of the gradient is measured on whole weights, which fsdp splits: give a number, such as "
+                "preserve.weight=0.1, or take ddp"
+            )
         if self.pretrained and self.init_from:
             raise ValueError("pretrained=true and init_from= are two starts: give one of them")
         if self.command != "train" and self.method == JEPA and self.model.startswith(("vit_", "timm/")):
             object.__setattr__(self, "options", {"model.cls_layer": None, **self.options})
+
+    def _holds_by_share(self) -> bool:
+        """Whether any weight of preserve= is a share of the gradient, as it is by default."""
+        given = self.of("preserve")
+        common = given.get("weight", "share")
+        weights = [given.get(f"{kind.strip()}.weight", common) for kind in self.preserve.split(",") if kind]
+        return any(isinstance(weight, str) and weight.startswith("share") for weight in weights)
 
     def require_start(self) -> None:
         """Raise if `reglet adapt` was given no weights to start from."""
