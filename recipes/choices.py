@@ -43,7 +43,7 @@ CHOICES = (
         "ser_bases",
         "turns better on VISReg",
     ),
-    Choice("**few labels**", "cross-entropy", "[SIM](sim.md) (`sim=`)", "sim_small_labels", "helps base"),
+    Choice("**few labels**", "cross-entropy", "[SIM](sim.md) (`sim=`)", "sim_small_labels", "^SIM helps"),
     Choice(
         "**several domains**, one unseen",
         "`loss=erm`",

@@ -8,26 +8,21 @@ second stage; lambda is such that it has a fifth of the gradient, tau is the pap
 map.
 """
 
-import io
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
-from itertools import pairwise
-from pathlib import Path
 from statistics import mean
 from typing import Any
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from recipes.encoder import Data, known, quietly, scores
-from recipes.encoder import load_parts as load_arrays
+from recipes.encoder import Data, known, load_parts, quietly, scores
 from recipes.recipe import DATA, Printed, Recipe, Scores
 from reglet import views
 from reglet.backbones import ConvNet, projector
-from reglet.data import Images, InMemory, Part
+from reglet.data import Images, Part
 from reglet.diagnostics import equivariance, layer_maps, predict_flip, predict_rotation
 from reglet.diagnostics.equivariance import standard_transforms
 from reglet.diagnostics.robustness import robustness, stability
@@ -88,25 +83,6 @@ def settings(**changes: Any) -> dict[str, Any]:
 
 def arm_of(run: Run) -> Arm:
     return Arm(**{f.name: run.settings[f.name] for f in fields(Arm)})
-
-
-def load(path: Path) -> Data:
-    """Images as arrays, or as JPEG files one after the other."""
-    with np.load(path) as archive:
-        if "jpeg" not in archive.files:
-            return load_arrays(path)
-        files, offsets, labels, split = (archive[key] for key in ("jpeg", "offsets", "labels", "split"))
-    images = torch.stack([_decoded(files[a:b].tobytes()) for a, b in pairwise(offsets)])
-    parts = [torch.from_numpy(np.flatnonzero(split == i)) for i in (0, 1)]
-    y = torch.from_numpy(labels.astype(np.int64))
-    train, test = (InMemory(images[p], labels=y[p], name=f"{path.stem}/{i}") for i, p in enumerate(parts))
-    return Data(train, test)
-
-
-def _decoded(jpeg: bytes) -> Tensor:
-    from PIL import Image
-
-    return torch.from_numpy(np.array(Image.open(io.BytesIO(jpeg)).convert("RGB"))).permute(2, 0, 1)
 
 
 def network(arm: Arm) -> ConvNet:
@@ -260,7 +236,6 @@ def recipe(
     printed: Sequence[Printed],
     *,
     baseline: str,
-    data: Path = DATA / "cifar10_12k.npz",
     measures: Sequence[str] = (),
     fewer: Mapping[str, int] | None = None,
     seeds: int = 5,
@@ -272,8 +247,8 @@ def recipe(
         name=name,
         paper="SER",
         compute=compute,
-        load=load,
-        data=data,
+        load=load_parts,
+        data=DATA / "cifar10_12k.npz",
         settings=own,
         arms={**arms, "raw pixels": {}},
         base=versus,

@@ -190,13 +190,11 @@ def test_pacs_trains_its_last_stages_alone(tmp_path: Path, monkeypatch: pytest.M
 FEW = {**few.RECIPE.settings, "labels": 40, "steps": 3, "batch": 20}
 
 
-@pytest.mark.parametrize("base", few.BASES)
-def test_arms_of_a_seed_are_paired(data: Path, base: str) -> None:
-    """SIM with a vanishing weight is no SIM: same labels, start, batches, crops and mixing."""
+def test_arms_of_a_seed_are_paired(data: Path) -> None:
+    """SIM with a vanishing weight is no SIM: same labels, start, batches and crops."""
     images = load(str(data))
     without, vanishing, large = (
-        few.compute(Run("", 3, settings={**FEW, **few.BASES[base], "weight": weight}), images)
-        for weight in (0.0, 1e-30, 0.5)
+        few.compute(Run("", 3, settings={**FEW, "weight": weight}), images) for weight in (0.0, 1e-30, 0.5)
     )
     # abs: the jitter is a difference of float32 losses near 2.3, which SIM's sums round differently by 1e-7.
     shared = without.keys() & vanishing.keys()  # the others are SIM's dose

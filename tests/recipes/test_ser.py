@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
+from recipes.encoder import load_parts
 from recipes.recipe import main
 from recipes.ser_encoder import Arm, arm_of, settings
 
@@ -30,7 +30,7 @@ def test_the_released_arm_is_lambda_zero(data: Path, tmp_path: Path, capsys: pyt
 @pytest.mark.parametrize("arm", ["AugSelf, final", "EquiMod, stage 2"])
 def test_the_family_trains(data: Path, arm: str) -> None:
     changed = settings(**{**ser_family.RECIPE.settings, **ser_family.RECIPE.arms[arm], "epochs": 1, "batch": 64})
-    found = ser_encoder.compute(Run(arm, 1, settings=changed | {"images": 128}), ser_encoder.load(data))
+    found = ser_encoder.compute(Run(arm, 1, settings=changed | {"images": 128}), load_parts(data))
     assert 0 < found["linear"] <= 100
 
 
@@ -46,27 +46,6 @@ def test_arms_of_a_seed_start_from_the_same_weights(changes: dict) -> None:
     assert all(torch.equal(value, other[f"method.{key}"]) for key, value in plain.items())
     another = ser_encoder.method(arm, seed=4).state_dict()
     assert not torch.equal(plain["backbone.stages.0.0.weight"], another["backbone.stages.0.0.weight"])
-
-
-def test_jpeg_files_one_after_the_other(tmp_path: Path) -> None:
-    import io
-
-    from PIL import Image
-
-    gray = [np.full((8, 8), value, dtype=np.uint8) for value in (10, 200, 90)]
-    files = []
-    for pixels in gray:
-        file = io.BytesIO()
-        Image.fromarray(pixels).save(file, "JPEG")
-        files.append(np.frombuffer(file.getvalue(), dtype=np.uint8))
-    path = tmp_path / "jpeg.npz"
-    offsets = np.cumsum([0, *map(len, files)])
-    np.savez(path, jpeg=np.concatenate(files), offsets=offsets, labels=np.array([0, 1, 2]), split=np.array([0, 1, 0]))
-    train, test = ser_encoder.load(path)
-    images = train.batch(torch.arange(2))
-    assert images.shape == (2, 3, 8, 8)
-    assert images[:, :, 0, 0].tolist() == [[10] * 3, [90] * 3]
-    assert ser_encoder.known(test).tolist() == [1]
 
 
 def test_a_symmetrical_network_scores_one_and_its_quadrants_tell_turns() -> None:
