@@ -84,7 +84,7 @@ class Recipe(Generic[D]):
     grid: what is tried for each arm, on `trial_folds` with the settings `trial`; the largest `chosen_by` wins.
     choice_of: arm -> the arm whose choice it takes.
     once: arms without randomness, which have one seed.
-    fewer: arms that have no more seeds than this, where others need more.
+    fewer: arms, or folds, that have no more seeds than this, where others need more.
     side: how many seeds one run trains side by side (`recipes.many`); its scores are then lists, of a seed each.
     baseline: the arm whose health (`recipes.health`) stands for every claim's; otherwise what the claim compares with.
     reference: the arm of the simplest alternative, such as raw pixels, which the baseline must be above.
@@ -262,7 +262,7 @@ def plan(recipe: Recipe[Any], settings: Settings, best: Mapping[str, Settings], 
         for first in range(0, seeds, recipe.side)
         for fold in recipe.folds
         for arm, own in (made | longer).items()
-        if first < limits.get(arm, seeds)
+        if first < min(limits.get(arm, seeds), limits.get(fold, seeds))
     ]
 
 
