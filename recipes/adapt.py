@@ -37,7 +37,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from recipes.efficientnet_lite0 import WIDTH, EfficientNetLite0, pretrained
+from recipes.efficientnet_lite import WIDTH, EfficientNetLite, pretrained
 from recipes.recipe import DATA, Printed, Recipe, Scores, main
 from reglet.backbones import projector
 from reglet.backbones.lora import add_lora, merge_lora
@@ -113,7 +113,7 @@ def parts_of(images: InMemory, seed: int, *, trial: bool = False) -> tuple[InMem
 
 
 @cache
-def imagenet() -> EfficientNetLite0:
+def imagenet() -> EfficientNetLite:
     return pretrained()
 
 

@@ -34,7 +34,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from recipes.efficientnet_lite0 import class_rows, pretrained
+from recipes.efficientnet_lite import class_rows, pretrained
 from recipes.encoder import known, load_parts
 from recipes.health import score
 from recipes.recipe import DATA, Printed, Recipe, Scores, Settings, main, train_task

@@ -54,8 +54,9 @@ from jaxtyping import Float
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from recipes.efficientnet_lite import pretrained
 from recipes.generalize import BASE, Labelled, Network, against_base, scores, searched, see, train, train_many
-from recipes.pacs_latentdr import DOMAINS, enlarged, imagenet
+from recipes.pacs_latentdr import DOMAINS, enlarged
 from recipes.recipe import DATA, TRIAL_SEED, Printed, Recipe, Scores, Settings, main, seeds_of
 from reglet.methods.domains import leave_out
 from reglet.probes import linear_probe
@@ -88,27 +89,32 @@ class Adapter(nn.Module):
         return y
 
 
-@torch.no_grad()
 def prepare(folder: Path, out: Path, settings: Settings) -> Path:
-    """The 1,280 features of every image, with labels and domains: once, in a file."""
+    """The file of the features of EfficientNet-Lite0, made once."""
     path = out / f"features_{settings['data']}_{settings['size']}.safetensors"
+    make_features(folder, path, version=0, size=settings["size"])
+    return path
+
+
+@torch.no_grad()
+def make_features(folder: Path, path: Path, *, version: int, size: int) -> None:
+    """The 1,280 features of every image, with labels and domains; where they are not there yet."""
     if path.exists():
-        return path
-    out.mkdir(parents=True, exist_ok=True)
-    net, found = imagenet(), []
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    net, found = pretrained(version), []
     for d, name in enumerate(DOMAINS):
         with np.load(folder / f"pacs64_{name}.npz") as archive:
             images, y = torch.from_numpy(archive["images"]), torch.from_numpy(archive["labels"]).long()
-        x = torch.cat([net(enlarged(part, settings["size"])) for part in images.permute(0, 3, 1, 2).split(100)])
+        x = torch.cat([net(enlarged(part, size)) for part in images.permute(0, 3, 1, 2).split(100)])
         found.append((x, y, torch.full_like(y, d)))
     x, y, domain = (torch.cat(parts) for parts in zip(*found, strict=True))
     partial = path.with_suffix(".partial")
     save_file({"x": x, "y": y, "domain": domain}, partial)
     partial.replace(path)
-    return path
 
 
-def load(path: Path) -> Labelled:
+def load_features(path: Path) -> Labelled:
     found = load_file(path)
     return Labelled(found["x"], found["y"], found["domain"], classes=len(found["y"].unique()))
 
@@ -158,7 +164,7 @@ RECIPE = Recipe(
     name="pacs_adapters",
     paper="LatentDR",
     compute=compute,
-    load=load,
+    load=load_features,
     prepare=prepare,
     data=DATA,
     files=tuple(f"pacs64_{name}.npz" for name in DOMAINS),

@@ -69,7 +69,7 @@ import torch
 from torch import Tensor, nn
 
 from recipes.dose import Dose
-from recipes.efficientnet_lite0 import WIDTH, EfficientNetLite0, pretrained
+from recipes.efficientnet_lite import WIDTH, EfficientNetLite, pretrained
 from recipes.generalize import BASE, Labelled, Network, against_base, scores, searched, see, train
 from recipes.recipe import DATA, Printed, Recipe, Scores, Settings, main
 from reglet.methods.domains import leave_out
@@ -120,7 +120,7 @@ def network() -> Network:
 
 
 @cache
-def imagenet() -> EfficientNetLite0:
+def imagenet() -> EfficientNetLite:
     return pretrained()
 
 

@@ -25,7 +25,7 @@ from matplotlib.figure import Figure
 from safetensors.torch import load_model, save_model
 from torch import Tensor, nn
 
-from recipes.efficientnet_lite0 import pretrained
+from recipes.efficientnet_lite import pretrained
 from recipes.health import score
 from recipes.recipe import DATA, Printed, Recipe, Scores, Settings, main
 from reglet.attach import watch

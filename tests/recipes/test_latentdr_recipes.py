@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from recipes.efficientnet_lite0 import EfficientNetLite0, fill
+from recipes.efficientnet_lite import EfficientNetLite, fill
 from recipes.generalize import ARMS, Labelled, Network, against_base, searched, train
 from recipes.recipe import main
 from torch import nn
@@ -33,10 +33,11 @@ def run(arm: str, fold: str = "", **changes: Any) -> Run:
     return Run(arm, 1, fold, {**SMALL, **changes})
 
 
-def test_efficientnet_is_timms(timm: ModuleType) -> None:
+@pytest.mark.parametrize("version", [0, 1, 2])
+def test_efficientnet_is_timms(timm: ModuleType, version: int) -> None:
     torch.manual_seed(0)
-    theirs = timm.create_model("tf_efficientnet_lite0", pretrained=False).eval()
-    ours = fill(EfficientNetLite0(), theirs.state_dict())
+    theirs = timm.create_model(f"tf_efficientnet_lite{version}", pretrained=False).eval()
+    ours = fill(EfficientNetLite(version), theirs.state_dict())
     theirs.reset_classifier(0)
     x = torch.randn(2, 3, 65, 70)
     with torch.no_grad():
@@ -168,7 +169,7 @@ def test_batch_sizes_have_as_many_steps(monkeypatch: pytest.MonkeyPatch) -> None
 
 def test_pacs_trains_its_last_stages_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     torch.manual_seed(0)
-    net = EfficientNetLite0().eval()
+    net = EfficientNetLite().eval()
     monkeypatch.setattr(pacs_latentdr, "imagenet", lambda: net)
     for name in pacs_latentdr.DOMAINS:
         x = np.random.default_rng(0).integers(0, 255, (14, 64, 64, 3), np.uint8)

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from recipes.generalize import Labelled, Network, train, train_many
@@ -9,13 +10,14 @@ from recipes.long_tail import Balanced
 from recipes.many import Many
 from recipes.recipe import Recipe, apart, main, plan, seeds_of
 
-from recipes import pacs_adapters, recipe
+from recipes import pacs_adapters, pacs_adapters_lite, recipe
 from reglet.backbones import ConvNet
 from reglet.methods import Supervised
 from reglet.methods.domains import leave_out
 from reglet.runs import Finished, Run, read_summary
 from reglet.tails import BalancedSoftmax
 
+FOLDS = ("lite1, photo", "lite2, photo")
 SMALL = {"steps": 5, "per_domain": 4, "lr": 1e-2, "dim": 6, "inner": 3, "size": 32}
 
 
@@ -126,3 +128,25 @@ def test_cpu_seconds_are_shared_out() -> None:
     assert [(r.run.seed, r.scores["y"], r.about["cpu_seconds"]) for r in found] == [(3, 1.0, 2.0), (4, 2.0, 2.0)]
     (one,) = apart([Finished(Run("a", 1), {"y": 1.0}, {"cpu_seconds": 4.0})], 2)
     assert (one.run.seed, one.about["cpu_seconds"]) == (1, 4.0)
+
+
+def test_the_larger_networks_have_features_of_their_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A fold's name says whose features are seen; they are made once."""
+    asked = []
+
+    def pretrained(version: int) -> torch.nn.Module:
+        asked.append(version)
+        return torch.nn.Sequential(torch.nn.AdaptiveAvgPool2d(version), torch.nn.Flatten())
+
+    monkeypatch.setattr(pacs_adapters, "pretrained", pretrained)
+    for name in pacs_adapters_lite.DOMAINS:
+        x = np.random.default_rng(0).integers(0, 255, (12, 8, 8, 3), np.uint8)
+        np.savez(tmp_path / f"pacs64_{name}.npz", images=x, labels=np.arange(12) % 3)
+    for _ in range(2):
+        made = pacs_adapters_lite.prepare(tmp_path, tmp_path / "out", {"size": 8})
+    assert asked == [1, 2]
+    data = pacs_adapters_lite.load(made)
+    assert [d.x.shape[1] for d in data.values()] == [3, 12]
+    settings = SMALL | {"dim": 3, "trial": True}
+    found = {fold: pacs_adapters_lite.compute(Run("ERM", 1, fold, settings), data) for fold in FOLDS}
+    assert found["lite1, photo"] != found["lite2, photo"]

