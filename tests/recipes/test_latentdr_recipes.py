@@ -155,16 +155,18 @@ def test_long_tail() -> None:
 def test_batch_sizes_have_as_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def spy(one: Run, data: object) -> dict[str, float]:
+    def spy(one: Run, data: object) -> dict[str, list[float]]:
         seen.append(one.settings)
-        return {"test": 1.0}
+        return {"test": [float(len(one.fold)), 0.0]}
 
-    monkeypatch.setattr(latentdr_batch_size, "leave_angle_out", spy)
-    for size in ("2", "8", "32"):
-        latentdr_batch_size.compute(Run("ERM", 1, size, latentdr_batch_size.RECIPE.settings), None)
-    assert {s["steps"] for s in seen} == {800}
-    assert [s["per_domain"] for s in seen[::2]] == [2, 8, 32]
-    assert [s["lr"] / 3e-3 for s in seen[::2]] == pytest.approx([0.5, 1.0, 2.0])
+    monkeypatch.setattr(latentdr_batch_size.pacs_adapters, "compute", spy)
+    settings = latentdr_batch_size.RECIPE.settings
+    for size in latentdr_batch_size.SIZES:
+        found = latentdr_batch_size.compute(Run("ERM", 1, str(size), settings), None)
+        assert found == {"test": [7.5, 0.0]}, "the mean over four domains, seed by seed"
+    assert {s["steps"] for s in seen} == {400}
+    assert [s["per_domain"] for s in seen[::4]] == [4, 16, 64]
+    assert [s["lr"] / settings["lr"] for s in seen[::4]] == pytest.approx([0.5, 1.0, 2.0])
 
 
 def test_pacs_trains_its_last_stages_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
