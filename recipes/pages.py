@@ -57,7 +57,8 @@ def summaries(folder: Path = SUMMARIES) -> list[Json]:
 
 
 def tables_and_figures() -> list[Json]:
-    """Of the five papers: {"paper", "label", "what", "why"}; why is empty where claims answer it."""
+    """Of the five papers: {"paper", "label", "what", "why"}.  Where claims answer it, why is empty, and "left" says
+    which parts no claim answers, if there are any."""
     entries: list[Json] = json.loads(PAPERS.read_text(encoding="utf-8"))
     return entries
 
@@ -188,7 +189,7 @@ def answered(entry: Json, found: Sequence[Json]) -> str:
         if words:
             said = ", ".join(f"{count} {word}" for word, count in words.items())
             parts.append(f"[{summary['recipe']}](#{summary['recipe']}): {said}")
-    return "; ".join(parts) or "not run"
+    return "; ".join([*(parts or ["not run"]), *([f"left out: {entry['left']}"] if "left" in entry else [])])
 
 
 def figure(found: Sequence[Json]) -> str:

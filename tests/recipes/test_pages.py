@@ -57,7 +57,7 @@ def test_three_lines(summary: dict) -> None:
 def test_a_line_for_every_claim(summary: dict) -> None:
     entries = [
         {"paper": "B", "label": "table 9", "what": "much", "why": "a thousand GPUs"},
-        {"paper": "A <paper>", "label": "table 1", "what": "more", "why": ""},
+        {"paper": "A <paper>", "label": "table 1", "what": "more", "why": "", "left": "the sea"},
     ]
     text = page([summary], entries)
     assert "6 claims: 3 holds, 0 smaller, 1 excluded, 1 underpowered, 1 cannot show." in text
@@ -65,7 +65,10 @@ def test_a_line_for_every_claim(summary: dict) -> None:
     assert "cannot show (above raw: 30, not at least 40)" in text
     assert "1 % of the paper's images seen" in text
     assert "| B | table 9 | much | a thousand GPUs |" in text
-    assert "| A <paper> | table 1 | more | [x](#x): 3 holds, 1 excluded, 1 underpowered, 1 cannot show |" in text
+    assert (
+        "| A <paper> | table 1 | more | [x](#x): 3 holds, 1 excluded, 1 underpowered, 1 cannot show; left out: the sea |"
+        in text
+    )
     assert "transcribed" not in text.split("## x")[1]
     assert "2026-11-18, transcribed." in page([{**summary, "transcribed": True}], [])
 
