@@ -267,6 +267,8 @@ RECIPE = Recipe(
     arms=ARMS,
     grid=GRID,
     folds=SETS,
+    seeds=8,
+    fewer=dict.fromkeys(GRID, 5),
     base={
         **dict.fromkeys((PLAIN, *GRID, FULL), START),
         **{f"{FULL} + {kind}": FULL for kind in KINDS},

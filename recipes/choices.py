@@ -43,7 +43,9 @@ CHOICES = (
         "ser_bases",
         "turns better on VISReg",
     ),
-    Choice("**few labels**", "cross-entropy", "[SIM](sim.md) (`sim=`)", "sim_small_labels", "^SIM helps"),
+    Choice(
+        "**few labels**", "cross-entropy", "[SIM](sim.md), its sum over 128 features", "sim_small_labels", "^SIM, sum"
+    ),
     Choice(
         "**several domains**, one unseen",
         "`loss=erm`",
