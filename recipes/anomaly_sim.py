@@ -8,9 +8,9 @@ Design    The networks at their small widths, 80 steps of 16 windows of 100 poin
           By adjusted F1 random scores reach 93 on SMD, 90 on MSL and 96 on SMAP, more than any figure that the paper
           prints.  Our networks beat them on SMD alone, so MSL and SMAP are judged by the area under F1 over K.
 Measured  2026-11-18.  Figures, commits and minutes: recipes/summaries/anomaly_sim.json.
-Found     SIM changes nothing: by at most 0.02 in adjusted F1 on SMD, and 0.15 in the area elsewhere.  Gains like the
-          paper's +3.55 and +7.12 on MSL are excluded for these networks and this weight.  On SMAP three networks of
-          four cannot answer: two rank points no better than chance, and one has not settled.
+Found     SIM changes nothing: by less than 0.01 in adjusted F1 on SMD, and at most 0.1 in the area elsewhere.  Gains
+          like the paper's +3.55 and +7.12 on MSL are excluded for these networks and this weight.  On SMAP three
+          networks of four cannot answer: two rank points no better than chance, and one has not settled.
 """
 
 import sys
