@@ -138,6 +138,22 @@ def test_a_rate_on_the_edge_is_named() -> None:
     assert inside(results[:1], {"a": grid["a"]}).passed
 
 
+def test_arms_and_folds_may_have_fewer_seeds_than_others() -> None:
+    runs = plan(replace(RECIPE, fewer={"more": 5, "bb": 6}), RECIPE.settings, {}, seeds=8)
+    seeds = {(r.arm, r.fold): r.seed for r in runs}  # the last of each
+    assert {key: seeds[key] for key in seeds if "twice" not in key[0]} == {
+        ("base", "a"): 8,
+        ("base", "bb"): 6,
+        ("more", "a"): 5,
+        ("more", "bb"): 5,
+        ("again", "a"): 8,
+        ("again", "bb"): 6,
+        ("nothing", "a"): 1,
+        ("nothing", "bb"): 1,
+    }
+    assert {seeds[key] for key in seeds if "twice" in key[0]} == {5}
+
+
 def test_unequal_searches_and_few_seeds_are_refused() -> None:
     with pytest.raises(ValueError, match=r"every arm has as many trials, got \[3, 1\]"):
         replace(RECIPE, grid={**RECIPE.grid, "more": [{"lr": 0.2}]})
