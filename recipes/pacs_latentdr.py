@@ -132,6 +132,7 @@ RECIPE = Recipe(
     arms={name: {} for name in (*NAMES, PROBE)},
     folds=DOMAINS,
     trial_folds=DOMAINS[:1],
+    once=(PROBE,),
     base={name: name.split(" + SIM")[0] if "SIM" in name else BASE for name in NAMES if name != BASE},
     measures=("test", "validation", "alignment", "uniformity"),
     printed=(
