@@ -34,7 +34,7 @@ def small(recipe: Recipe, *arms: str, tries: int = 2, **changes: object) -> Reci
     "recipe",
     [
         small(ssl_losses.RECIPE, "Barlow Twins", "SMI", "random weights", "raw pixels"),
-        small(smi_batch_size.RECIPE, "Barlow Twins", "SMI", "raw pixels", folds=("64", "128")),
+        small(smi_batch_size.RECIPE, "Barlow Twins", "SMI", "raw pixels", folds=("32",)),
         small(visreg_ratios.RECIPE, "full", "shape 4:1", "raw pixels"),
         small(visreg_digits.RECIPE, "full", "no scale", "SWD, 128 slices", "raw pixels"),
         small(visreg_slices.RECIPE, *(f"SIGReg, {k} slices" for k in (128, 1024)), "raw pixels", baseline=""),
