@@ -69,7 +69,7 @@ def imagenet(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_sounds(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folds = ("fsdd, tdnn", "esc10, campplus")
+    folds = ("tdnn", "campplus")
     printed = [p for p in audio_sim.RECIPE.printed if p.folds[0] in folds]
     small = replace(audio_sim.RECIPE, folds=folds, printed=printed)
     assert main(small, words(tmp_path, data=folder)) == 0
@@ -81,9 +81,8 @@ def test_sounds(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 
 def test_every_part_of_the_sounds_is_tested_once(folder: Path) -> None:
     settings = audio_sim.RECIPE.settings
-    runs = [Run("without", seed, "esc10, tdnn", settings) for seed in range(1, 6)]
-    assert [audio_sim.config_of(run, folder).fold for run in runs] == [1, 2, 3, 4, 5]
-    assert audio_sim.config_of(Run("without", 3, "fsdd, tdnn", settings), folder).fold == 0
+    runs = [Run("without", seed, "tdnn", settings) for seed in range(1, 7)]
+    assert [audio_sim.config_of(run, folder).fold for run in runs] == [1, 2, 3, 4, 5, 1]
 
 
 def test_series(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
