@@ -71,13 +71,15 @@ def choices(found: Sequence[Json], rows: Sequence[Choice] = CHOICES) -> str:
     lines = ["| you have | baseline | what helps | by how much, 95 % | time | verdict |", "|" + "---|" * 6]
     by_name = {summary["recipe"]: summary for summary in found}
     for choice in rows:
-        summary = by_name[choice.recipe]
-        claim = next(c for c in summary["claims"] if re.search(choice.claim, c["claim"]))
+        if choice.recipe not in by_name:
+            lines.append(f"| {choice.situation} | {choice.baseline} | not measured: {choice.tried} |  |  |  |")
+            continue
+        claim = next(c for c in by_name[choice.recipe]["claims"] if re.search(choice.claim, c["claim"]))
         o = claim["ours"]
         helps = f"**{choice.tried}**" if claim["verdict"] in HELPS else f"nothing shown; tried: {choice.tried}"
         ours = f"{o['mean']:+.3g} ({o['low']:+.3g} to {o['high']:+.3g}), {o['n']} seeds"
         cost = "" if claim["cost"] is None else f"{claim['cost']:.2g} x"
         said = in_words(ClaimVerdict(claim["verdict"], claim["why"], claim["seeds_needed"]))
-        link = f"[{choice.recipe}](reproduction.md#{choice.recipe}){', transcribed' if summary['transcribed'] else ''}"
+        link = f"[{choice.recipe}](reproduction.md#{choice.recipe})"
         lines.append(f"| {choice.situation} | {choice.baseline} | {helps} | {ours} | {cost} | {said} ({link}) |")
     return "\n".join(lines)

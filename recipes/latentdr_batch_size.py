@@ -55,7 +55,7 @@ OWN: dict[str, Any] = {
     ),
     **searched((BASE, *DR), tuple(tried["lr"] for tried in _same.grid[BASE])),
 }
-RECIPE: Recipe[Labelled] = Recipe(**(vars(_same) | OWN))
+RECIPE = Recipe[Labelled](**(vars(_same) | OWN))
 
 if __name__ == "__main__":
     sys.exit(main(RECIPE))

@@ -54,7 +54,7 @@ OWN = {
     "fewer": {},
     "printed": tuple(replace(p, claim=f"{p.claim}, Lite1 and Lite2") for p in pacs_adapters.RECIPE.printed),
 }
-RECIPE: Recipe[dict[str, Labelled]] = Recipe(**(vars(pacs_adapters.RECIPE) | OWN))
+RECIPE = Recipe[dict[str, Labelled]](**(vars(pacs_adapters.RECIPE) | OWN))
 
 if __name__ == "__main__":
     sys.exit(main(RECIPE))

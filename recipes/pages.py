@@ -44,10 +44,8 @@ with its 95 % interval (Student's t). `python -m recipes.pages` writes this page
 - `reglet.runs.verdict` has this rule. Claims on one table of a paper are corrected together (Holm).
 - An *underpowered* claim is beyond two cores if its seeds would take more than {budget} CPU minutes, or exceed 1,000.
 - *Dose* is the regularizer's share of the gradient at the start, halfway and at the end of training.
-- *Transcribed* lines come from an older design. They were copied from the rounded tables in the recipes' headers, with
-  the gates that could be read there, and have not been run again. A line goes when new runs answer the same claim
-  of the same table by the same measure.
-- The runs behind the other lines are in `recipes/runs/`. A recipe's command continues from there."""
+- The runs behind every line are in `recipes/runs/`, and a test makes the line again from them. A recipe's command
+  continues from there."""
 BUDGET = 240  # CPU minutes: two hours of two cores
 LEFT, WIDTH, ROW, LEAST, MOST = 470, 340, 20, -3.0, 4.0  # of the figure: pixels, and multiples of the printed effect
 
@@ -135,7 +133,6 @@ def in_brief(found: Sequence[Json]) -> str:
 def page(found: Sequence[Json], printed_in: Sequence[Json]) -> str:
     claims = [claim for summary in found for claim in summary["claims"]]
     counts = ", ".join(f"{sum(c['verdict'] == word for c in claims)} {word}" for word in WORDS)
-    old = sum(len(summary["claims"]) for summary in found if summary["transcribed"])
     fit = [c for c in claims if not beyond(c)]
     unclear = sum(c["verdict"] in GROUPS["Open"] for c in fit)
     lines = [
@@ -143,8 +140,8 @@ def page(found: Sequence[Json], printed_in: Sequence[Json]) -> str:
         "",
         ABOUT.format(budget=BUDGET),
         "",
-        f"{len(claims)} claims: {counts}. {old} of them are transcribed. {len(fit)} fit two cores; of these {unclear} "
-        "are underpowered or cannot show.",
+        f"{len(claims)} claims: {counts}. {len(fit)} fit two cores; of these {unclear} are underpowered "
+        "or cannot show.",
         "",
         "![Every claim: our interval as a multiple of the printed effect](reproduction.svg)",
         "",
@@ -156,7 +153,7 @@ def page(found: Sequence[Json], printed_in: Sequence[Json]) -> str:
             f"## {summary['recipe']}",
             "",
             f"`{summary['command']}`: {summary['minutes']:g} CPU minutes{budget}; "
-            f"commit {summary['commit']}, {summary['date']}{', transcribed' if summary['transcribed'] else ''}.",
+            f"commit {summary['commit']}, {summary['date']}.",
             "",
             "| paper | claim | printed | ours | seeds | baseline | reference | dose | verdict |",
             "|" + "---|" * 9,

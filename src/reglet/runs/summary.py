@@ -1,7 +1,6 @@
 """The results of a recipe, as the file that tables, documents and figures are made from.
 
     {"recipe", "command", "commit", "date", "minutes",        how to repeat it
-     "transcribed",                                           from a document, not from stored runs
      "budget": {"share", "of"},                               of the paper's
      "claims": [{"claim", "paper", "where", "measure",        what is claimed, and where
                  "printed", "margin", "sign",                 the effect that was printed
@@ -35,7 +34,6 @@ SUMMARY: dict[str, Any] = {
     "commit": str,
     "date": str,
     "minutes": Number,
-    "transcribed": bool,
     "budget": {"share": Number | None, "of": str},
     "claims": list,
 }
@@ -119,7 +117,6 @@ def summarise(
     minutes: float,
     share: float | None,
     of: str = "images seen",
-    transcribed: bool = False,
 ) -> Json:
     """The summary with its verdicts.  share: of the paper's budget, counted in `of`; None if unknown.
 
@@ -156,7 +153,7 @@ def summarise(
             }
         )
     facts = {"recipe": recipe, "command": command, "commit": commit, "date": date, "minutes": minutes}
-    return check({**facts, "transcribed": transcribed, "budget": {"share": share, "of": of}, "claims": claims})
+    return check({**facts, "budget": {"share": share, "of": of}, "claims": claims})
 
 
 def write_summary(path: Path, summary: Json) -> None:
