@@ -17,7 +17,7 @@ from recipes.ssl_losses import RECIPE as LOSSES
 from recipes.ssl_losses import compute as at_batch
 from reglet.runs import Run
 
-CHOSEN = {"Barlow Twins": {"weight": 0.02, "lr": 4e-3}, "SMI": {"weight": 0.1, "lr": 1.6e-2}}
+CHOSEN = {"Barlow Twins": {"weight": 0.02, "lr": 1.6e-2}, "SMI": {"weight": 0.025, "lr": 1.6e-2}}
 TUNED = 128  # the batch size for which they were chosen
 
 
