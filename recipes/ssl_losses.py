@@ -80,7 +80,6 @@ RECIPE = Recipe(
         _of_visreg("VISReg level with VICReg", "Galaxy10 table", "VISReg", "VICReg", margin=1.0),
         _of_visreg("VISReg, tuned (35.14), above SIGReg (32.00)", "ImageNet-LT table", "VISReg", "SIGReg", 3.14),
     ),
-    baseline="Barlow Twins",
     reference="raw pixels",
     length="epochs",
     share=EPOCHS * 256 / (300 * 50_000),  # of SMI's small sets: 300 epochs of CIFAR-10
