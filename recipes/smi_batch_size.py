@@ -7,8 +7,8 @@ Printed   batch 256, ResNet-50, linear probe, Barlow Twins -> SMI: CIFAR-10 89.9
 Design    Data, network, steps and scores of recipes/ssl_losses.py, which has batch 128.  Weight and rate of both losses
           are those that its trials chose there; at other batches the rate is times sqrt(batch / 128).
 Measured  2026-11-18, seeds 1 to 5.  Figures, commits and minutes: recipes/summaries/smi_batch_size.json.
-Found     SMI leads by 3.0 +- 1.6 at batch 32 and 0.4 +- 1.4 at 256.  Neither counts: twice the steps move Barlow Twins by
-          3.0 and 1.8 points, so at equal steps the faster learner leads.
+Found     SMI leads by 3.0 +- 1.6 at batch 32 and 0.4 +- 1.4 at 256.  Neither counts: twice the steps move Barlow Twins
+          by 3.0 and 1.8 points, so at equal steps the faster learner leads.
 """
 
 import sys
