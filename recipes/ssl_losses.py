@@ -8,10 +8,10 @@ Design    The tail of small digits of recipes/visreg_digits.py and its linear pr
           16-32-64, 400 steps of 128.  20 neighbours are among 216 balanced digits.  Weight and rate of each loss are
           chosen by fifteen trials of full length at seed 100, scored on the tail.
 Measured  2026-11-18, seeds 1 to 5.  Figures, commits and minutes: recipes/summaries/ssl_losses.json.
-Found     VISReg has 91.8, SIGReg 91.5, VICReg 90.9, SMI 90.7, Barlow Twins 90.2, raw pixels 82.8.  That a tuned VISReg is
-          3.1 above SIGReg is not there (+0.4 +- 0.8).  SMI against Barlow Twins (+0.6 +- 1.4) is no verdict: twice the
-          steps move Barlow Twins by 2.4 points.  With 200 steps and narrower rates, two choices of a rate had lain on
-          the edge and Barlow Twins moved by 2.0; then its health stood for every claim's.
+Found     VISReg has 91.8, SIGReg 91.5, VICReg 90.9, SMI 90.7, Barlow Twins 90.2, raw pixels 82.8.  That a tuned VISReg
+          is 3.1 above SIGReg is not there (+0.4 +- 0.8).  SMI against Barlow Twins (+0.6 +- 1.4) is no verdict: twice
+          the steps move Barlow Twins by 2.4 points.  With 200 steps and narrower rates, two choices of a rate had lain
+          on the edge and Barlow Twins moved by 2.0; then its health stood for every claim's.
 """
 
 import sys
