@@ -9,8 +9,8 @@ Design    ResNet-8 on 2 x 2 patches, 2,000 steps of 50, tested on the 9,000 imag
           with its sum over 128 features, and at ten times the weight.  Compared with what is printed for ResNet-18,
           which has such blocks.  Smoothing, Mixup and CutMix are left out: their printed gains of 0.09 to 0.23 take
           hundreds of seeds.
-Measured  not yet, in this design.  At seed 1, 1,000 steps had 52.4, SIM with its sum 51.3, at ten times the weight 49.8,
-          raw pixels 36.3; 2,000 steps had 57.8, so 1,000 were too few.  An older design is in docs/sim.md.
+Measured  not yet, in this design.  At seed 1, 1,000 steps had 52.4, SIM with its sum 51.3, at ten times the weight
+          49.8, raw pixels 36.3; 2,000 steps had 57.8, so 1,000 were too few.  An older design is in docs/sim.md.
 """
 
 import math
