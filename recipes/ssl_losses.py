@@ -13,8 +13,8 @@ Found     VISReg has 92.0, SIGReg 91.4, VICReg 90.9, SMI 90.7, Barlow Twins 90.2
           SIGReg within a point (+0.5 +- 0.3), as printed; that a tuned one is 3.1 above is not there.  SMI against
           Barlow Twins (+0.6 +- 1.4) and VISReg against VICReg (+0.9 +- 0.7) are no verdicts: twice the steps move
           Barlow Twins by 2.4 points and VICReg by 1.2.
-Before    With 200 steps and narrower rates, two choices of a rate lay on the edge and Barlow Twins moved by 2.0.  There,
-          and in the first look at these runs, the health of Barlow Twins stood for every claim's.
+Before    With 200 steps and narrower rates, two choices of a rate lay on the edge and Barlow Twins moved by 2.0.
+          There, and in the first look at these runs, the health of Barlow Twins stood for every claim's.
 """
 
 import sys
