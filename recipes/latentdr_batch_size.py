@@ -8,7 +8,7 @@ Design    4, 16 and 64 samples of each of the three training domains, 400 steps 
           recipes/pacs_adapters.py chose at 16 samples, times the root of the ratio at others.  Seeds 1 to 10, paired.
 Measured  2026-11-18, seeds 1 to 10.  Figures, commits and minutes: recipes/summaries/latentdr_batch_size.json.
 Found     LatentDR has 59.2 at 4 samples a domain, 59.8 at 16 and 58.9 at 64.  That 4 hurt is likely and not shown (16
-          above 4 by 0.6 +- 0.7); 64 are 0.8 +- 0.3 below 16, which is near the margin of one point.
+          above 4 by 0.6 +- 0.7); 64 are 0.85 +- 0.3 below 16, which is near the margin of one point.
 Before    A first design, of ten seeds too, had LatentDR against ERM at each size: -0.2 +- 0.6, +0.3 +- 0.6 and +0.5 +-
           1.0 with attention, nothing that could be told.
 """
