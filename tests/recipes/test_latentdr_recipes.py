@@ -192,7 +192,7 @@ def test_arms_of_a_seed_are_paired(data: Path) -> None:
     """SIM with a vanishing weight is no SIM: same labels, start, batches and crops."""
     images = load(str(data))
     without, vanishing, large = (
-        few.compute(Run("", 3, settings={**FEW, "weight": weight}), images) for weight in (0.0, 1e-30, 0.5)
+        few.compute(Run("", 3, settings={**FEW, "weight": weight}), images) for weight in (few.OFF, "1e-30", "0.5")
     )
     # abs: the jitter is a difference of float32 losses near 2.3, which SIM's sums round differently by 1e-7.
     shared = without.keys() & vanishing.keys()  # the others are SIM's dose
@@ -205,6 +205,8 @@ def test_every_form_of_sim_trains(data: Path) -> None:
     images = load(str(data))
     for changes in few.SIMS.values():
         assert 0 <= few.compute(Run("", 1, settings={**FEW, **changes}), images)["test"] <= 100
+    trial = few.compute(Run("", 1, settings={**FEW, "trial": True}), images)
+    assert trial.keys() == {"validation"}
     assert few.compute(Run("raw pixels", 1, settings=FEW), images)["test"] > 15
 
 
