@@ -225,6 +225,7 @@ RECIPE = Recipe(
     grid={arm: [{"lr": lr} for lr in RATES] for arm in (BASE, *SIMS)},
     once=("raw pixels",),
     seeds=24,
+    fewer=dict.fromkeys((AUTHORS, WIDER, OWN), 8),  # which decide what is retained
     printed=(
         *(Printed(f"{arm} helps", "table 2", arm, BASE, PRINTED) for arm in (SUM, HEAVY, SHARE)),
         *(
