@@ -64,7 +64,7 @@ def step(case: Case, *, sim: bool) -> Step:
     torch.manual_seed(0)
     x, y = torch.randn(BATCH, 3, PIXELS, PIXELS), torch.randint(CLASSES, (BATCH,))
     model = case.build()
-    attached = attach(model, case.blocks, SIM(), example=x[:2]) if sim else None
+    attached = attach(model, case.blocks, SIM(dim="sqrt"), example=x[:2]) if sim else None
     parameters = [*model.parameters(), *(attached.parameters() if attached else ())]
     optimizer = torch.optim.SGD(parameters, lr=0.01, momentum=0.9)
 

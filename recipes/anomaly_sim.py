@@ -19,7 +19,7 @@ from pathlib import Path
 
 import torch
 
-from recipes.recipe import DATA, Printed, Recipe, Scores, itself, main, train_task
+from recipes.recipe import DATA, Printed, Recipe, Scores, as_the_authors, itself, main, train_task
 from reglet.runs import Run
 from reglet.tasks.anomaly import TASK, AnomalyConfig, Machines
 from reglet.tasks.anomaly.task import judge
@@ -64,6 +64,7 @@ def compute(run: Run, folder: Path) -> Scores:
     config = AnomalyConfig(
         model=f"{model}-small",
         sim=s["sim"],
+        options={**as_the_authors(s["sim"])},
         sim_weight=str(s["weight"]),
         steps=s["steps"],
         batch=s["batch"],

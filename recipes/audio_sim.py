@@ -17,7 +17,7 @@ import sys
 from functools import cache
 from pathlib import Path
 
-from recipes.recipe import DATA, Printed, Recipe, Scores, itself, main, train_task
+from recipes.recipe import DATA, Printed, Recipe, Scores, as_the_authors, itself, main, train_task
 from reglet.probes import linear_probe
 from reglet.runs import Run
 from reglet.tasks.audio import TASK
@@ -41,6 +41,7 @@ def config_of(run: Run, folder: Path) -> AudioConfig:
         steps=run.settings["steps"],
         batch=run.settings["batch"],
         sim=run.settings["sim"],
+        options={**as_the_authors(run.settings["sim"])},
         sim_weight=str(run.settings["weight"]),
     )
 

@@ -81,7 +81,9 @@ def pretrained(run: Run, images: Tensor) -> ViT:
     )
     if run.arm == "VISReg + SIM":
         example = torch.zeros(2, 3, size, size)
-        learner = Regularized(learner, "backbone.blocks.*", SIM(), weight=run.settings["weight"], example=example)
+        learner = Regularized(
+            learner, "backbone.blocks.*", SIM(dim="sqrt"), weight=run.settings["weight"], example=example
+        )
     policy = views.policy("digits-strong", size=size)
     quietly(learner, InMemory(images, name="digits"), policy, run)
     return net

@@ -37,7 +37,7 @@ from torch import Tensor
 from recipes.efficientnet_lite import class_rows, pretrained
 from recipes.encoder import known, load_parts
 from recipes.health import score
-from recipes.recipe import DATA, Printed, Recipe, Scores, Settings, main, train_task
+from recipes.recipe import DATA, Printed, Recipe, Scores, Settings, as_the_authors, main, train_task
 from reglet import views
 from reglet.data import Images, Part
 from reglet.runs import Finished, Gate, Run
@@ -111,6 +111,7 @@ def compute(run: Run, data: Features) -> Scores:
         model=s["model"],
         shots=s["shots"],
         sim=s["sim"],
+        options={**as_the_authors(s["sim"])},
         sim_weight=str(s["weight"]),
         steps=s["steps"],
         lr=s["lr"],

@@ -218,7 +218,7 @@ def learner(
     if arm.sim:
         where = [f"backbone.{block}" for block in net.blocks]
         example = Batch([data.x[first]], labels=data.y[first])
-        method = Regularized(method, where, SIM(seed=run.seed), weight=arm.sim, example=example)
+        method = Regularized(method, where, SIM(dim="sqrt", seed=run.seed), weight=arm.sim, example=example)
     return method
 
 

@@ -30,7 +30,7 @@ from torch import Tensor, nn
 
 from recipes.efficientnet_lite import pretrained
 from recipes.health import score
-from recipes.recipe import DATA, Printed, Recipe, Scores, Settings, main
+from recipes.recipe import DATA, Printed, Recipe, Scores, Settings, as_the_authors, main
 from reglet.attach import watch
 from reglet.diagnostics.maps import as_colours, pca_maps
 from reglet.networks.translation import generator_small
@@ -91,6 +91,7 @@ def compute(run: Run, data: Data) -> Scores:
         config = TranslationConfig(
             nce=s["nce"],
             sim=s["sim"],
+            options={**as_the_authors(s["sim"])},
             sim_weight=str(s["weight"]),
             steps=s["steps"],
             batch=s["batch"],

@@ -383,6 +383,11 @@ def train_task(name: str, task: AnyTask, config: TaskConfig, data: Any, *, seed:
         return {score: 100 * value for score, value in train_one(task, own, data, name=name).scores.items()}
 
 
+def as_the_authors(sim: str) -> Settings:
+    """Options of a task for SIM with its authors' heads, which are narrower than ours; none where there is no SIM."""
+    return {"sim.dim": "sqrt"} if sim else {}
+
+
 def itself(path: Path) -> Path:
     """`load` of recipes that read their files as they go."""
     return path

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from torch import Tensor
 from torch.nn.functional import avg_pool2d
 
-from recipes.recipe import DATA, Printed, Recipe, Scores, main, train_task
+from recipes.recipe import DATA, Printed, Recipe, Scores, as_the_authors, main, train_task
 from reglet.runs import Run
 from reglet.tasks.config import AUTO
 from reglet.tasks.segmentation import TASK
@@ -41,6 +41,7 @@ def compute(run: Run, raw: Raw) -> Scores:
         train_on=domain,
         threshold=THRESHOLD,
         sim=s["sim"],
+        options={**as_the_authors(s["sim"])},
         sim_weight=str(s["weight"]),
         steps=s["steps"],
         batch=s["batch"],

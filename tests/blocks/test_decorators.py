@@ -66,7 +66,7 @@ def test_heads_are_in_the_model_as_in_algorithm_one() -> None:
     model = Net(Block)
     heads = {name.split(".sim_head.")[0] for name, _ in model.named_parameters() if ".sim_head." in name}
     assert heads == {"body.1", "body.2", "body.3"}
-    assert sum(p.numel() for p in model.body[1].sim_head.parameters()) == 2 * 2 * 8 + 4 * 2**2 + 5 * 2
+    assert sum(p.numel() for p in model.body[1].sim_head.parameters()) == 2 * 16 * 8 + 4 * 16**2 + 5 * 16
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     model(images())
     model.sim_loss.backward()

@@ -235,22 +235,20 @@ import reglet
 def run(enabled):
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1), nn.Identity(), nn.Conv2d(8, 8, 3, padding=1))
+    seen = []
+    model[0].register_forward_hook(lambda _m, _a, x: seen.append(x.detach()))
     sim = reglet.attach(model, "1", reglet.SIM())
     with torch.autocast("cpu", torch.bfloat16, enabled=enabled):
         y = model(torch.randn(2, 3, 8, 8))
         loss = sim.loss()
     loss.backward()
     head = sim.heads["1"]
-    return y.dtype, loss, head
-dtype, loss, head = run(True)
+    return y.dtype, loss, head, seen[0]
+dtype, loss, head, x = run(True)
 assert dtype == torch.bfloat16 and loss.dtype == torch.float32
 assert all(p.dtype == p.grad.dtype == torch.float32 for p in head.net.parameters())
 # the identity block makes x = y, so the head alone makes the loss, and a bfloat16 one would be off by 1e-2
-x = None
-torch.manual_seed(0)
-model = nn.Sequential(nn.Conv2d(3, 8, 3, padding=1))
-with torch.autocast("cpu", torch.bfloat16):
-    x = model(torch.randn(2, 3, 8, 8)).detach()
+assert x.dtype == torch.bfloat16
 sim = reglet.SIM()
 torch.testing.assert_close(loss, sim(x.float(), x.float()), rtol=1e-6, atol=0)
 print("ok")
@@ -286,16 +284,18 @@ def count(sim: SIM, channels: list[tuple[int, int]]) -> int:
 
 def test_parameter_counts() -> None:
     """1,122,871 is the paper's 25.04 - 23.92 million for ResNet-50 on CUB (table 3)."""
-    assert count(SIM(), R50) == 1_122_871
+    assert count(SIM(dim="sqrt"), R50) == 1_122_871
     assert count(SIM(dim=128), [(64, 64)]) == 82_560
     per_width = {64: 1_320, 128: 3_355, 256: 9_296, 512: 24_574, 1024: 69_792, 2048: 192_645}
-    assert {c: count(SIM(), [(c, c)]) for c in per_width} == per_width
+    assert {c: count(SIM(dim="sqrt"), [(c, c)]) for c in per_width} == per_width
+    assert count(SIM(), [(64, 64)]) == count(SIM(dim=16), [(64, 64)])  # ours is never narrower
+    assert count(SIM(), [(1024, 1024)]) == per_width[1024]
 
 
 MILLIONS = [  # section 1.4 of the specification
     (SIM(dim=128, match="pre"), (1.078, 7.186, 12.77, 17.83)),
-    (SIM(match="pre"), (0.226, 3.700, 4.887, 5.892)),
-    (SIM(), (0.077, 1.123, 2.309, 3.315)),
+    (SIM(dim="sqrt", match="pre"), (0.226, 3.700, 4.887, 5.892)),
+    (SIM(dim="sqrt"), (0.077, 1.123, 2.309, 3.315)),
 ]
 
 
@@ -335,7 +335,7 @@ def test_x_has_its_own_frozen_projection_if_not_shared() -> None:
 
 
 def test_pre_maps_the_output_to_the_channels_of_the_input() -> None:
-    net = SIM(match="pre").head_of(16, 36).net
+    net = SIM(dim=4, match="pre").head_of(16, 36).net
     assert [tuple(p.shape) for p in net.stem.parameters()] == [(16, 36), (8, 16), (8,)]
     assert net.x_stem is None
     assert net.stem_of_x == [net.stem[1]]

@@ -82,7 +82,7 @@ def test_hooks_on_a_layer_of_a_head_run_and_see_that_head_alone(monkeypatch: pyt
     model(x)
     sim.loss()
     assert sorted(sizes) == [1, 4]
-    assert seen == [(4, 3, 4)]
+    assert seen == [(4, 3, 16)]
 
 
 LAYOUTS = {  # shape of a block's output, arguments of SIM

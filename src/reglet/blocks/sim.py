@@ -17,6 +17,7 @@ from reglet.types import Scalar
 Loss = Literal["norm_l2", "norm_mse", "mse", "l1", "smooth_l1", "cosine", "kl", "wasserstein"]
 Match = Literal["stem", "pre", "shortcut", "skip"]
 Reduction = Literal["mean", "sum"]
+LEAST_WIDTH = 16
 
 
 class SIM(nn.Module):
@@ -34,7 +35,8 @@ class SIM(nn.Module):
 
     rho: ratio of tokens, or a count of at least 3.  At least 3 tokens are picked.  Blocks with fewer tokens (vectors)
         take the tokens of the whole batch as one sample.
-    dim: K; "sqrt" is int(sqrt(C)) of the output's channels; None leaves the projection out.
+    dim: K; None leaves the projection out.  "auto" is int(sqrt(C)) of the output's channels C, and at least 16.  "sqrt"
+        is the authors', without a least width: at 16 channels it is 4, and all ReLUs of a head can be dead at once.
     loss: norm_l2 (code), norm_mse (paper) and l1 use standardized features, the others raw ones.
     sampling: "shared" takes the same places in every sample, "per_sample" other places in each.  "salient" draws three
         times as many and keeps those where the mean of x over channels is largest.
@@ -62,7 +64,7 @@ class SIM(nn.Module):
         self,
         *,
         rho: int | float = 0.2,
-        dim: int | Literal["sqrt"] | None = "sqrt",
+        dim: int | Literal["auto", "sqrt"] | None = "auto",
         loss: Loss = "norm_l2",
         reduction: Reduction = "mean",
         sampling: Sampling = "shared",
@@ -84,8 +86,9 @@ class SIM(nn.Module):
         }
         for name, (given, known) in choices.items():
             check.choice(name, given, get_args(known))
-        if not (dim is None or dim == "sqrt" or (isinstance(dim, int) and not isinstance(dim, bool) and dim >= 1)):
-            raise ValueError(f"dim is a width, 'sqrt' or None, got {dim!r}")
+        width = isinstance(dim, int) and not isinstance(dim, bool) and dim >= 1
+        if not (width or dim is None or dim in ("auto", "sqrt")):
+            raise ValueError(f"dim is a width, 'auto', 'sqrt' or None, got {dim!r}")
         check.positive(eps=eps)
         check.flag(shared=shared, norm_before_predictor=norm_before_predictor)
         self.sampler = Sampler(rho, sampling=sampling, seed=seed)
@@ -134,8 +137,7 @@ class SIM(nn.Module):
                 f"{c_in} channels become {c_out}, and there is no child {self.shortcut!r} to replace the input"
             )
         width = c_in if self.match == "pre" else c_out
-        dim = math.isqrt(width) if self.dim == "sqrt" else self.dim
-        net = Reconstructor(c_in, c_out, dim=dim, pre=self.match == "pre", shared=self.shared)
+        net = Reconstructor(c_in, c_out, dim=self.width(width), pre=self.match == "pre", shared=self.shared)
         return SIMHead(
             net,
             sampler=self.sampler,
@@ -144,6 +146,16 @@ class SIM(nn.Module):
             norm_before_predictor=self.norm_before_predictor,
             eps=self.eps,
         )
+
+    def width(self, channels: int) -> int | None:
+        """K of a block with so many channels.
+
+        >>> SIM().width(64), SIM().width(1024), SIM(dim="sqrt").width(64)
+        (16, 32, 8)
+        """
+        if isinstance(self.dim, str):
+            return max(LEAST_WIDTH if self.dim == "auto" else 1, math.isqrt(channels))
+        return self.dim
 
     def losses(self, heads: Sequence[SIMHead], pairs: Sequence[Pair]) -> list[Scalar]:
         """The losses of one call of each head."""
