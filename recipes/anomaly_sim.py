@@ -54,7 +54,7 @@ def machines(path: str) -> Machines:
     return TASK.load(AnomalyConfig(data=path))
 
 
-def compute(run: Run, folder: Path) -> Scores:
+def compute(run: Run, folder: Path, *, size: str = "-small") -> Scores:
     """In per cent.  The fold is a set and a network."""
     name, model = run.fold.split(", ")
     data = machines(str(folder / f"{name}.npz"))
@@ -62,7 +62,7 @@ def compute(run: Run, folder: Path) -> Scores:
         return chance(data, ratio=RATIO[name], seed=run.seed)
     s = run.settings
     config = AnomalyConfig(
-        model=f"{model}-small",
+        model=f"{model}{size}",
         sim=s["sim"],
         options={**as_the_authors(s["sim"])},
         sim_weight=str(s["weight"]),
