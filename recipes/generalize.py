@@ -1,9 +1,9 @@
 """What the recipes of LatentDR share: the arms, the training of one of them by `reglet.train.fit`, and its scores.
 
-Runs that differ in `arm` alone begin with the same weights and see the same batches.  Adam without weight decay, cosine
-to zero.  The hyper-parameters of an arm are its paper's or DomainBed's and the same in all recipes.  The learning rate
-is searched for each arm on validation, with as many trials; arms at half rate have half of plain training's.  The
-network of the last step is scored.
+Runs that differ in `arm` alone begin with the same weights and see the same batches.  Adam without weight decay, if a
+recipe does not say otherwise, cosine to zero.  The hyper-parameters of an arm are its paper's or DomainBed's and the
+same in all recipes.  The learning rate is searched for each arm on validation, with as many trials; arms at half rate
+have half of plain training's.  The network of the last step is scored.
 """
 
 import tempfile
@@ -239,9 +239,9 @@ def _fit(run: Run, method: Method, feed: TensorFeed, watch: Sequence[Dose] = ())
             out=f"{folder}/run",
             steps=s["steps"],
             batch=feed.order.batch,
-            optimizer="adam",
+            optimizer=s.get("optimizer", "adam"),
             lr=ARMS[run.arm].rate * s["lr"],
-            weight_decay=0.0,
+            weight_decay=s.get("weight_decay", 0.0),
             warmup=0.0,
             seed=run.seed,
             accelerator="cpu",
