@@ -4,7 +4,7 @@ Paper     Liu et al., LatentDR, table 5 (CIFAR-100-LT, ResNet-32, 13,000 steps o
 Command   python -m recipes.long_tail_sgd
 Printed   recipes/long_tail.py has the figures
 Design    The tails of recipes/long_tail.py (imbalance 100), images of 16 px, shifted by up to 2 px and flipped; conv
-          net 16-32-64, balanced softmax, 5,000 steps of 64 by SGD with momentum and a weight decay of 5e-4.  The rate of
+          net 16-32-64, balanced softmax, 5,000 steps of 64 by SGD with momentum, weight decay 5e-4.  The rate of
           every arm is one of three, by the 2,000 balanced images, at seed 100 with 2,500 steps; the arm at half rate
           has half of ERM's.  BCL is left out: its three views cost three times as much.
 Measured  not yet.

@@ -13,7 +13,7 @@ from recipes.generalize import ARMS, Labelled, Network, against_base, searched, 
 from recipes.recipe import main
 from torch import nn
 
-from recipes import latentdr_batch_size, long_tail, medical, pacs_latentdr, rotated_digits, spoken_digits
+from recipes import latentdr_batch_size, long_tail, long_tail_sgd, medical, pacs_latentdr, rotated_digits, spoken_digits
 from recipes import sim_small_labels as few
 from reglet.backbones import ConvNet
 from reglet.data import load
@@ -150,6 +150,26 @@ def test_long_tail() -> None:
     assert all(len(scores["test"]) == long_tail.SIDE for scores in found.values())
     rare = [sum(found["ERM"][group]) for group in ("few", "many")]
     assert rare[0] > 0.5 * rare[1], "balanced softmax finds rare classes too"
+
+
+def test_long_tail_of_a_trained_network(tmp_path: Path) -> None:
+    rng, labels = np.random.default_rng(0), np.arange(2000) % 10
+    images = rng.integers(0, 128, (2000, 16, 16, 3)) + rng.integers(0, 128, (10, 1, 1, 3))[labels]
+    np.savez(
+        tmp_path / "x.npz",
+        images=images.astype(np.uint8),
+        labels=labels.astype(np.uint8),
+        split=np.arange(2000) // 1800,
+    )
+    data = long_tail_sgd.load(tmp_path / "x.npz")
+    assert data.train.x.min() >= 0, "views are cut out of pixels"
+    assert data.train.x.max() <= 1
+    torch.testing.assert_close(data.train_seen.x.std(), torch.tensor(1.0), rtol=0.5, atol=0)
+    settings = {**long_tail_sgd.RECIPE.settings, "steps": 60}
+    found = {arm: long_tail_sgd.compute(Run(arm, 1, "", settings), data) for arm in long_tail_sgd.RECIPE.arms}
+    assert len({scores["test"] for scores in found.values()}) == len(found), "every arm is another training"
+    assert found["ERM"]["test"] > 50
+    assert "share end" in found["LatentDR eq13, half rate"]
 
 
 def test_batch_sizes_have_as_many_steps(monkeypatch: pytest.MonkeyPatch) -> None:

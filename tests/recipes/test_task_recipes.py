@@ -11,6 +11,7 @@ from recipes.recipe import main
 
 from recipes import (
     anomaly_sim,
+    anomaly_sim_full,
     audio_sim,
     few_shot_adapters,
     photo_to_sketch,
@@ -122,6 +123,16 @@ def test_anomalies(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
         for changes in ({}, {"sim": "auto", "weight": 1e-30}, {"sim": "auto", "weight": 10.0})
     )
     assert without == vanishing != large
+
+
+def test_anomalies_at_a_published_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen = []
+    monkeypatch.setattr(anomaly_sim, "machines", lambda path: None)
+    monkeypatch.setattr(anomaly_sim, "train_task", lambda name, task, config, data, seed: seen.append(config.model))
+    recipe = anomaly_sim_full.RECIPE
+    recipe.compute(Run("without", 1, recipe.folds[0], recipe.settings), Path())
+    assert seen == ["itransformer"]
+    assert [p.effect for p in recipe.printed] == [7.12]
 
 
 def test_vessels(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
