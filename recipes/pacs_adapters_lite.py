@@ -9,8 +9,9 @@ Design    EfficientNet-Lite1 and Lite2 with ImageNet weights in the place of Lit
 Measured  2026-11-19, seeds 1 to 10 (ERM and Pool with its own classifier: 1 to 30).  Figures, commits and minutes:
           recipes/summaries/pacs_adapters_lite.json.
 Found     As on Lite0, nothing hangs on the weights: LatentDR is level with ERM (60.2) at both rates, SIM too, and all
-          printed gains are excluded.  Gaussian noise costs 1.6 points, CORAL 0.9, a separate classifier 0.6.  BatchFormer,
-          which the paper has below ERM, is level.  Latents of LatentDR are better aligned and less uniform.
+          printed gains are excluded.  Gaussian noise costs 1.6 points, CORAL 0.9, a separate classifier 0.6.
+          BatchFormer, which the paper has below ERM, is level.  Latents of LatentDR are better aligned and less
+          uniform.
 """
 
 import sys
