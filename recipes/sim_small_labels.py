@@ -227,7 +227,7 @@ RECIPE = Recipe(
     grid={arm: [{"lr": lr} for lr in RATES] for arm in (BASE, *SIMS)},
     trial={"steps": 1000},
     once=("raw pixels",),
-    seeds=32,
+    seeds=24,
     fewer={SUM: 8, HEAVY: 10, **dict.fromkeys((AUTHORS, WIDER, OWN), 5)},  # which decide what is retained
     printed=(
         *(Printed(f"{arm} helps", "table 2", arm, BASE, PRINTED) for arm in (SUM, HEAVY, SHARE)),
