@@ -28,7 +28,7 @@ class Choice:
 
 
 CHOICES = (
-    Choice("images without labels", "`method=barlow`", "`method=smi`", "ssl_losses", "SMI above Barlow Twins"),
+    Choice("images without labels", "`method=barlow`", "`method=smi`", "smi_batch_size", "at batch 256"),
     Choice(
         "images without labels, **a long tail** of classes",
         "`method=visreg`",
