@@ -34,7 +34,7 @@ from recipes.visreg_ablation import CLAIMS, KNOCKED_OUT, STRENGTH, objective, re
 from recipes.visreg_ratios import CLAIMS as OF_RATIOS
 from recipes.visreg_ratios import RATIOS
 from recipes.visreg_slices import CLAIMS as OF_SLICES
-from recipes.visreg_slices import RIVALS, SLICES, SWD, VISREG
+from recipes.visreg_slices import RIVALS, SLICES
 from reglet.data import InMemory
 from reglet.data.splits import hold_out
 from reglet.probes import linear_probe
@@ -92,8 +92,6 @@ _like = recipe(
     base="full",
     baseline="full",
     width=16,
-    seeds=64,
-    fewer={arm: 8 for arm in (*RATIOS, *SLICES, *RIVALS, "no scale", "no shape") if arm not in (VISREG, SWD)},
 )
 RECIPE = replace(
     _like,

@@ -35,8 +35,6 @@ RECIPE = recipe(
     by_neighbours(CLAIMS),
     base="full",
     baseline="full",
-    seeds=38,
-    fewer={arm: 5 for arm in RATIOS if arm != "centre 2:1"},  # which decide them
 )
 
 if __name__ == "__main__":

@@ -52,8 +52,6 @@ RECIPE = recipe(
     by_neighbours(CLAIMS),
     base={f"{loss}, {MANY} slices": f"{loss}, {FEW} slices" for loss in PRINTED} | {TUNED: VISREG, "VICReg": VISREG},
     baseline=VISREG,
-    seeds=24,
-    fewer={arm: 8 for arm in (*SLICES, *RIVALS) if arm not in (VISREG, SWD, SIGREG)},  # which decide the rest
 )
 
 if __name__ == "__main__":
