@@ -112,6 +112,19 @@ def test_every_summary_is_that_of_the_committed_runs(found: dict, tmp_path: Path
         assert ours[at] == near, at
 
 
+@pytest.mark.parametrize("found", summaries(), ids=lambda found: found["recipe"])
+def test_the_command_on_a_line_asks_for_the_seeds_that_were_run(found: dict) -> None:
+    recipe = importlib.import_module(f"recipes.{found['recipe']}").RECIPE
+    seeds = options(recipe, found["command"].split()[3:]).seeds
+    limits = {**recipe.fewer, **dict.fromkeys(recipe.once, 1)}
+    by_claim = {p.claim: p for p in recipe.printed}
+    for claim in found["claims"]:
+        p = by_claim[claim["claim"]]
+        of_folds = max(limits.get(fold, seeds) for fold in p.folds or recipe.folds)
+        asked = min(seeds, of_folds, *(limits.get(arm, seeds) for arm in (p.arm, p.versus)))
+        assert claim["ours"]["n"] == asked, claim["claim"]
+
+
 def flat(value: object, at: str = "") -> dict[str, object]:
     """The leaves of a nest of dicts and lists, by their paths."""
     inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else None
