@@ -130,8 +130,6 @@ RECIPE = recipe(
     base="full",
     baseline="full",
     width=16,
-    seeds=40,
-    fewer=dict.fromkeys(("no scale", "no shape", "no scale, no detach"), 5),  # which decide them
 )
 
 if __name__ == "__main__":
