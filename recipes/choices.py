@@ -44,7 +44,11 @@ CHOICES = (
         "turns better on VISReg",
     ),
     Choice(
-        "**few labels**", "cross-entropy", "[SIM](sim.md), its sum over 128 features", "sim_small_labels", "^SIM, sum"
+        "**few labels**",
+        "cross-entropy",
+        "[SIM](sim.md) with 5 % of the gradient",
+        "sim_small_labels",
+        "5 % of the gradient helps",
     ),
     Choice(
         "**several domains**, one unseen",
