@@ -9,8 +9,8 @@ Design    EfficientNet-Lite0, images of 64 px enlarged to 128; all but the last 
           4) kept, averaged to 2 x 2 before the last stage and the 1,280 channels after it, which are trained: 400 steps
           of 16 a domain, Adam.  MixStyle acts on the maps, SIM on the last stage and the 1,280 channels.  The rate of
           each method is one of three, by training-domain validation with art left out.  The frozen probe sees the whole
-          maps.  All rivals and parts of LatentDR, and half rates, are in recipes/pacs_adapters.py, on features that stay
-          as they are; VREx is left out: its printed gain of 0.14 takes hundreds of seeds.
+          maps.  All rivals and parts of LatentDR, and half rates, are in recipes/pacs_adapters.py, on features that
+          stay as they are; VREx is left out: its printed gain of 0.14 takes hundreds of seeds.
 Measured  2026-11-19, seeds 1 to 5, MixStyle 1 to 12.  Figures, commits and minutes:
           recipes/summaries/pacs_latentdr.json.
 Found     ERM has 62.3, 3.9 above a frozen probe, and twice the steps move it by 0.5.  The printed gains are excluded:
