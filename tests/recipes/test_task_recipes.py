@@ -161,4 +161,9 @@ def test_translations(folder: Path, tmp_path: Path, imagenet: None, capsys: pyte
     assert main(small, words(tmp_path, data=folder, size=16, width=4, batch=2)) == 0
     assert (tmp_path / "maps.png").stat().st_size > 10_000
     claims = read_summary(tmp_path / "summary.json")["claims"]
-    assert [c["sign"] for c in claims] == [-1, -1]
+    assert [(c["sign"], c["measure"]) for c in claims] == [
+        (-1, photo_to_sketch.NAME),
+        (1, "content"),
+        (1, "content"),
+        (-1, photo_to_sketch.NAME),
+    ]
