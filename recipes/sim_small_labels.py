@@ -14,7 +14,7 @@ Why       With 3,000 labels the base does not settle: 56.2, 60.5 and 62.0 with 2
           63.8 and 68.0 with a weight decay of 2e-3 (seed 101).  With 1,000 labels it has 46.5, 47.1 and 47.9 with
           1,000, 2,000 and 4,000 (seeds 101 to 104).
 Measured  2026-11-19, seeds 1 to 24, the sum 1 to 8, the weight of 0.05 1 to 10, claims on what is retained 1 to 5.
-          Figures, commits and minutes: recipes/summaries/sim_small_labels.json.  Twelve seeds were planned, then more
+          Figures, commits and minutes: recipes/summaries/sim_small_labels.json.  Sixteen seeds were planned, then more
           where seven left it open; that the sum retains more than the base was asked after it was seen.
 Found     With the authors' number SIM has 0.3 % of the gradient, and the blocks retain what they retain without it.
           Heads 16 wide and heads that learn as fast as the network change nothing of that.  With 5 % of the gradient
